@@ -1,0 +1,142 @@
+/* The contract between gpu/ and a backend: one struct of functions. gpu/ is the only caller; it validates arguments, so a
+ * backend may assume what the comments promise, and asserts it.
+ *
+ * Global preconditions: load() succeeded before anything else is called; a device's functions are called by one thread at
+ * a time, except `poll`, `stamps` and `release` of a ticket, which any one thread may call while others dispatch.
+ * Global postconditions: a function that fails returns a status with the driver's words in the thread's detail (ENI_FAIL), sets
+ * its out parameter to NULL, and leaves nothing behind. No function prints, exits, or calls back.
+ *
+ * Objects (device, buffer, program, kernel, ticket) are the backend's own structs, passed as void *. */
+#ifndef ENI_BACKENDS_BACKEND_H
+#define ENI_BACKENDS_BACKEND_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+/* A list of device facts, filled by open(). */
+typedef struct eni_facts {
+    eni_arena arena;
+    enigma_field *fields;
+    size_t count, capacity;
+    bool failed; /* out of memory; checked once by gpu/ */
+} eni_facts;
+void eni_facts_text(eni_facts *facts, const char *key, enigma_text value);
+void eni_facts_uint(eni_facts *facts, const char *key, uint64_t value);
+void eni_facts_double(eni_facts *facts, const char *key, double value);
+void eni_facts_bool(eni_facts *facts, const char *key, bool value);
+void eni_facts_free(eni_facts *facts);
+
+/* What gpu/ needs to know of a device; set by open(). */
+typedef struct eni_traits {
+    double tick_ns;        /* length of a tick of the device's counter */
+    uint32_t counter_bits; /* its width, 1 to 64 */
+    uint32_t queue_limit;  /* queues numbered below this may be used; made when first used */
+    uint32_t device_count; /* devices behind this one runtime; 1 except for the scripted backend */
+    bool partial_groups;   /* a grid need not be a multiple of the group */
+    uint64_t max_group_threads;
+    uint64_t max_group[3], max_grid[3]; /* threads of a group, threads of the grid; UINT64_MAX: no limit known */
+} eni_traits;
+
+enum eni_argument_class {
+    ENI_ARGUMENT_UNKNOWN = 0, /* the driver does not tell */
+    ENI_ARGUMENT_BUFFER = 1,
+    ENI_ARGUMENT_SCALAR = 2,
+    ENI_ARGUMENT_OTHER = 3    /* local memory, image, sampler: cannot be bound by prepare() */
+};
+
+typedef struct eni_argument_info {
+    uint32_t class_; /* enum eni_argument_class */
+    uint64_t size;   /* of a scalar, in bytes; 0: not known */
+    const char *name, *type; /* NULL: not known; live as long as the kernel */
+} eni_argument_info;
+
+typedef struct eni_kernel_info {
+    uint32_t argument_count;
+    const eni_argument_info *arguments; /* live as long as the kernel */
+    /* facts that become metadata of each dispatch; 0 or negative: the backend has no such value */
+    uint64_t max_group_threads, execution_width;
+    int64_t static_memory_bytes; /* -1: not known */
+} eni_kernel_info;
+
+typedef struct eni_launch_request {
+    void *kernel;
+    enigma_size3 grid, threads; /* valid for the device and kernel */
+    uint32_t queue, device;
+    bool timed; /* on the queue that takes device stamps; out receives a ticket */
+} eni_launch_request;
+
+/* Device stamps of one launch, in ticks, as the driver gave them; gpu/ judges whether they can be right. */
+typedef struct eni_stamps {
+    bool available;
+    uint64_t submit, start, end; /* submit 0: not known */
+    double scheduling_us;        /* negative: the backend has no such value */
+} eni_stamps;
+
+/* Both clocks at one moment. */
+typedef struct eni_clock_pair {
+    uint64_t device_ticks, host_ticks; /* host_ticks: eni_clock_ticks() */
+    uint32_t uncertainty_ns;
+} eni_clock_pair;
+
+typedef struct eni_backend {
+    const char *name, *title, *needs;
+    bool automatic; /* may be chosen when no backend is named */
+
+    /* Finds the vendor's library; repeated calls are cheap. ENIGMA_E_UNAVAILABLE says what was looked for and what to install. */
+    enigma_status (*load)(void);
+    enigma_status (*device_count)(uint32_t *out);
+
+    enigma_status (*open)(uint32_t index, const void *config, void **device, eni_traits *traits, eni_facts *facts);
+    void (*close)(void *device); /* everything made from it is freed before */
+
+    enigma_status (*buffer_create)(void *device, size_t size, const void *data, void **buffer); /* data NULL: zeroed */
+    enigma_status (*buffer_write)(void *buffer, size_t offset, const void *data, size_t size);  /* after earlier work; data may be reused on return */
+    enigma_status (*buffer_read)(void *buffer, size_t offset, void *data, size_t size);         /* after earlier work */
+    void (*buffer_free)(void *buffer);
+
+    /* source is text or a binary as is; suffix is the file's (".cl", ".ptx"), NULL for text given directly. ENIGMA_E_COMPILE with the
+     * whole build log. */
+    enigma_status (*program_build)(void *device, const char *source, size_t size, const char *suffix, const char *options,
+                                   void **program);
+    void (*program_free)(void *program);
+
+    /* A kernel instance with arguments of its own; info lives as long as it. ENIGMA_E_NOT_FOUND lists the program's kernels. A program
+     * may be freed before its kernels. */
+    enigma_status (*kernel_create)(void *program, const char *name, void **kernel, const eni_kernel_info **info);
+    enigma_status (*kernel_bind_buffer)(void *kernel, uint32_t index, void *buffer);
+    enigma_status (*kernel_bind_scalar)(void *kernel, uint32_t index, const void *data, size_t size);
+    /* Share of a compute unit's threads that groups of this size can fill, 0 to 1; negative: no such value. */
+    double (*kernel_occupancy)(void *kernel, enigma_size3 threads);
+    void (*kernel_free)(void *kernel); /* its launches are complete */
+
+    /* Queues a launch after all earlier launches of that queue, timed or not. ticket: for timed launches; NULL otherwise. The work
+     * is submitted to the device without further calls. */
+    enigma_status (*launch)(void *device, const eni_launch_request *request, void **ticket);
+    /* Blocks until the queue is empty, untimed and timed. */
+    enigma_status (*finish)(void *device, uint32_t device_index, uint32_t queue);
+
+    /* Whether a timed launch is complete: 1 yes, 0 not yet, negative a status: it failed. */
+    int (*poll)(void *ticket);
+    enigma_status (*wait)(void *ticket); /* blocks */
+    void (*stamps)(void *ticket, eni_stamps *out); /* of a complete launch */
+    void (*release)(void *ticket);
+
+    /* Both clocks at one moment, by a bounded number of tries. ENIGMA_E_UNAVAILABLE: this device cannot tell. */
+    enigma_status (*clock_pair)(void *device, uint32_t device_index, eni_clock_pair *out);
+
+    /* Vendor capture around a region (.gputrace). NULL: this backend has none. */
+    enigma_status (*capture_begin)(void *device, const char *path);
+    enigma_status (*capture_end)(void *device);
+} eni_backend;
+
+/* Rows of backends.def in order. A row that is not built has NULL functions past `needs`. */
+const eni_backend *eni_backend_at(size_t index); /* NULL past the end */
+/* ENIGMA_E_INVALID lists the names; ENIGMA_E_UNAVAILABLE when it is not built. Calls load(). */
+enigma_status eni_backend_get(const char *name, const eni_backend **out);
+
+/* The scripted backend's own controls (section 16), implemented in scripted.c. */
+enigma_status eni_scripted_push(void *device, uint32_t device_index, uint32_t queue, const enigma_script *scripts, size_t count);
+void eni_scripted_counts(const void *device, uint64_t *untimed, uint64_t *timed);
+extern const eni_backend eni_backend_scripted; /* its open() takes an enigma_scripted_options as config */
+
+#endif

@@ -29,4 +29,10 @@ enigma_status eni_error_set(enigma_status status, int errnum, const char *path, 
 /* The ENIGMA_E_IO of an errno on a path: the message is "<what> <path>: <strerror>". */
 enigma_status eni_error_io(int errnum, const char *what, const char *path);
 
+/* The system's words for an errno, in buffer or constant. */
+const char *eni_error_words(int errnum, char *buffer, size_t size);
+
+/* Frees the detail of the calling thread: nothing has failed any more. */
+void eni_error_forget(void);
+
 #endif

@@ -11,7 +11,7 @@
 typedef struct eni_json {
     eni_sink *sink;
     uint32_t depth;
-    bool after_key;
+    bool after_key, line_due;
     uint8_t has_element[ENI_JSON_DEPTH / 8 + 1]; /* a bit a level: a comma is due */
 } eni_json;
 
@@ -31,6 +31,6 @@ void eni_json_us(eni_json *json, int64_t ns);       /* us with three decimals */
 void eni_json_bool(eni_json *json, bool value);
 void eni_json_null(eni_json *json);
 void eni_json_value(eni_json *json, const enigma_value *value); /* containers and all; not finite: text "NaN", "Infinity" */
-void eni_json_line(eni_json *json);                 /* a newline before the next element */
+void eni_json_line(eni_json *json);                 /* a newline before the next element or closing bracket */
 
 #endif

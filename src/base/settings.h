@@ -20,4 +20,7 @@ typedef struct eni_settings {
  * allowed; out is then the defaults. */
 enigma_status eni_settings_get(const eni_settings **out);
 
+/* The same for code that cannot fail: the defaults where a value is bad. */
+const eni_settings *eni_settings_now(void);
+
 #endif

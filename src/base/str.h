@@ -3,6 +3,8 @@
 #ifndef ENI_BASE_STR_H
 #define ENI_BASE_STR_H
 
+#include <stdarg.h>
+
 #include "base/alloc.h"
 
 typedef struct eni_str {
@@ -16,6 +18,13 @@ void eni_str_puts(eni_str *str, const char *text);
 void eni_str_putc(eni_str *str, char c);
 void eni_str_printf(eni_str *str, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void eni_str_free(eni_str *str);
+
+/* vsnprintf in the C locale, whatever the program has set: a decimal point stays a point. */
+int eni_str_format(char *buffer, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
+
+/* The shortest decimal digits that read back as the same finite double, with a NUL; the size without it. */
+#define ENI_DOUBLE_BYTES 32
+size_t eni_str_double(double value, char out[ENI_DOUBLE_BYTES]);
 
 /* An input text with its size made exact: size 0 means "ends with a NUL", data NULL stays absent (size 0). */
 enigma_text eni_text_in(enigma_text text);

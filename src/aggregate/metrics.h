@@ -1,0 +1,35 @@
+/* Sums of metrics by group (a row, a tree node) and key, in the order in which the keys of a group first appear. Used by
+ * rows and tree while they build, on one thread; the keys are lent by the profile. A zeroed table becomes usable by init. */
+#ifndef ENI_AGGREGATE_METRICS_H
+#define ENI_AGGREGATE_METRICS_H
+
+#include "aggregate/ids.h"
+#include "aggregate/stats.h"
+
+typedef struct eni_metric_total {
+    enigma_text key;
+    uint32_t key_id; /* equal for equal keys */
+    uint32_t next;   /* the next of the same group, UINT32_MAX: none */
+    eni_sum sum;
+} eni_metric_total;
+
+typedef struct eni_metric_table {
+    eni_ids keys;
+    eni_map slots; /* group << 32 | key to index in totals */
+    eni_metric_total *totals;
+    size_t count, capacity;
+    struct eni_metric_chain {
+        uint32_t first, last, count;
+    } *chains; /* one a group */
+    size_t groups;
+} eni_metric_table;
+
+enigma_status eni_metrics_init(eni_metric_table *table, size_t groups);
+enigma_status eni_metrics_add(eni_metric_table *table, uint32_t group, enigma_text key, double value);
+/* The first total of a group; NULL: it has none. Follow with eni_metrics_next. */
+const eni_metric_total *eni_metrics_first(const eni_metric_table *table, uint32_t group);
+const eni_metric_total *eni_metrics_next(const eni_metric_table *table, const eni_metric_total *total);
+size_t eni_metrics_count(const eni_metric_table *table, uint32_t group);
+void eni_metrics_free(eni_metric_table *table);
+
+#endif

@@ -10,6 +10,7 @@
 #include "store/layout.h"
 
 uint32_t eni_profiler_flags(const enigma_profiler *profiler);      /* enum enigma_profiler_flags */
+uint64_t eni_profiler_id(const enigma_profiler *profiler);         /* never 0, never given to another profiler: for caches */
 bool eni_profiler_recording(const enigma_profiler *profiler);      /* false once sealed */
 void eni_profiler_retain(enigma_profiler *profiler);
 void eni_profiler_release(enigma_profiler *profiler);
@@ -51,5 +52,6 @@ size_t eni_hooks_ask(const enigma_dispatch_info *info, enigma_metric *out, size_
 
 /* The interrupt check of enigma_set_interrupt; false: none, or go on. */
 bool eni_interrupted(void);
+bool eni_interruptible(void); /* whether there is a check at all; false: waits may block */
 
 #endif

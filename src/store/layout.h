@@ -40,7 +40,7 @@ typedef struct eni_image_header { /* 64 bytes */
     uint32_t version, header_size;
     uint32_t pid, flags;
     uint64_t dropped;
-    uint64_t snapshot_ns; /* when the image was taken */
+    uint64_t end_ticks; /* when the profile was sealed: open records end there; 0: it was still recording */
     uint64_t reserved[3];
 } eni_image_header;
 

@@ -284,6 +284,11 @@ static void put_gpu(field_list *list, const enigma_profile *profile, const eni_e
     }
 }
 
+enigma_status eni_profile_device_facts(const enigma_profile *profile, size_t device, eni_arena *arena, enigma_items *out)
+{
+    return shared_fields(profile, arena, profile->devices[device].fields, out) ? ENIGMA_OK : ENI_NO_MEMORY();
+}
+
 bool eni_profile_has_metadata(const enigma_profile *profile, const eni_event *event)
 {
     (void)profile;

@@ -91,6 +91,9 @@ enigma_status eni_profile_metadata(const enigma_profile *profile, const eni_even
                                    const enigma_field **fields, size_t *count);
 bool eni_profile_has_metadata(const enigma_profile *profile, const eni_event *event);
 
+/* What is known of a device, as enigma_profile_fact gives it, in memory of arena. */
+enigma_status eni_profile_device_facts(const enigma_profile *profile, size_t device, eni_arena *arena, enigma_items *out);
+
 static inline uint64_t eni_event_duration_ns(const eni_event *event) { return event->end_ns - event->start_ns; }
 
 /* The launch of GPU work, NULL otherwise. */

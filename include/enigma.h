@@ -140,6 +140,20 @@ typedef int (*enigma_interrupt_fn)(void *user);
  * Parameters: check: NULL removes it; user: passed to check. */
 ENIGMA_API void enigma_set_interrupt(enigma_interrupt_fn check, void *user);
 
+/* A setting: an environment variable that the library reads once, at first use. */
+typedef struct enigma_setting_info {
+    const char *name;     /* "ENIGMA_DEVICE" */
+    const char *type;     /* "text", "number" or "flag" */
+    const char *fallback; /* what holds when it is not set, as text; NULL: nothing */
+    const char *help;     /* one line: what it does */
+} enigma_setting_info;
+
+/* The settings.
+ * Threads: any.
+ * Parameters: index: from 0.
+ * Returns: the setting's description, constant, or NULL past the end. */
+ENIGMA_API const enigma_setting_info *enigma_setting_at(size_t index);
+
 /* The clock of all CPU stamps: monotonic nanoseconds.
  * Threads: any.
  * Returns: the time now, in ns. */
@@ -651,6 +665,23 @@ ENIGMA_API enigma_status enigma_result_write_table(const enigma_result *result, 
  * Parameters: result: not NULL; path: the file, replaced whole.
  * Returns: ENIGMA_OK; ENIGMA_E_IO with errno and path; ENIGMA_E_NO_MEMORY. */
 ENIGMA_API enigma_status enigma_result_save_csv(const enigma_result *result, const char *path);
+
+/* Writes the rows as strict JSON: {"rows": [...]}, each with the fields of enigma_row_field_at by name, then "metrics" (an
+ * object) and "call_path" (a list; null when grouped by name). Numbers that are not finite are null.
+ * Threads: any.
+ * Parameters: result: not NULL; sort_by: as in enigma_result_rows; write, user: where to.
+ * Returns: ENIGMA_OK; ENIGMA_E_INVALID; ENIGMA_E_IO when write stopped it; ENIGMA_E_NO_MEMORY. */
+ENIGMA_API enigma_status enigma_result_write_json(const enigma_result *result, const char *sort_by, enigma_write_fn write,
+                                                  void *user);
+
+/* The first rows in an order, as a result of their own.
+ * Threads: any.
+ * Parameters: result: not NULL, may be freed afterwards; sort_by: as in enigma_result_rows; limit: at most so many rows;
+ * out: receives the result.
+ * Returns: ENIGMA_OK; ENIGMA_E_INVALID; ENIGMA_E_NO_MEMORY.
+ * Free with: enigma_result_free. */
+ENIGMA_API enigma_status enigma_result_top(const enigma_result *result, const char *sort_by, size_t limit,
+                                           enigma_result **out);
 
 /* Frees a result.
  * Threads: any, while no other thread reads it.

@@ -118,3 +118,17 @@ enigma_status eni_settings_get(const eni_settings **out)
     *out = eni_settings_now();
     return status == ENIGMA_OK ? ENIGMA_OK : ENI_FAIL(status, "%s", reason);
 }
+
+/* ---- The list, for people -------------------------------------------------------------------------------------------- */
+
+#define SHOWN_text(fallback) fallback
+#define SHOWN_number(fallback) #fallback
+#define SHOWN_flag(fallback) #fallback
+
+static const enigma_setting_info infos[] = {
+#define ENI_SETTING(type, member, variable, fallback, help) {variable, #type, SHOWN_##type(fallback), help},
+#include "base/settings.def"
+#undef ENI_SETTING
+};
+
+const enigma_setting_info *enigma_setting_at(size_t index) { return index < ENI_COUNT_OF(infos) ? &infos[index] : NULL; }

@@ -15,6 +15,12 @@
 
 #include "enigma.h"
 
+#if PY_VERSION_HEX < 0x030C0000
+#include <structmember.h>
+#define Py_T_PYSSIZET T_PYSSIZET
+#define Py_READONLY READONLY
+#endif
+
 typedef struct py_state py_state;
 typedef struct Profiler Profiler;
 typedef struct Scope Scope;
@@ -30,18 +36,45 @@ typedef struct Cell Cell;
     XX(scope, 1)                                                                                                       \
     XX(scope_method, 0)                                                                                                \
     XX(scope_function, 0)                                                                                              \
-    XX(cell, 0)
+    XX(cell, 0)                                                                                                        \
+    XX(event, 1)                                                                                                       \
+    XX(result, 1)                                                                                                      \
+    XX(benchmark, 1)                                                                                                   \
+    XX(runtime, 1)                                                                                                     \
+    XX(kernel, 1)                                                                                                      \
+    XX(prepared, 1)                                                                                                    \
+    XX(scripted_clock, 1)
 
 /* Files, in the order in which they start: each has a py_##name##_part. */
 #define PY_PARTS(XX)                                                                                                   \
+    XX(errors)                                                                                                         \
     XX(context)                                                                                                        \
     XX(scope)                                                                                                          \
-    XX(profiler)
+    XX(profiler)                                                                                                       \
+    XX(export)                                                                                                         \
+    XX(event)                                                                                                          \
+    XX(result)                                                                                                         \
+    XX(hooks)                                                                                                          \
+    XX(gpu)                                                                                                            \
+    XX(bench)                                                                                                          \
+    XX(testing)
 
 /* Objects that live as long as the module: state->name, NULL at first, visited and cleared by module.c. */
 #define PY_OBJECTS(XX)                                                                                                 \
     XX(variable) /* the ContextVar */                                                                                  \
-    XX(dead_ref) /* a weak reference to nothing */
+    XX(dead_ref) /* a weak reference to nothing */                                                                     \
+    XX(word_name)                                                                                                      \
+    XX(word_metrics)                                                                                                   \
+    XX(word_category)                                                                                                  \
+    XX(word_scope)                                                                                                     \
+    XX(word_python)                                                                                                    \
+    XX(decorate) /* the function that wraps coroutine and generator functions, once needed */                          \
+    XX(row_class) /* ProfilerRow */                                                                                    \
+    XX(row_names) /* a tuple of its properties */                                                                      \
+    XX(opencl_runtime)                                                                                                 \
+    XX(cuda_runtime)                                                                                                   \
+    XX(metal_runtime)                                                                                                  \
+    XX(scripted_runtime)
 
 /* One file of the extension. Any member may be NULL. */
 typedef struct py_part {
@@ -73,8 +106,8 @@ typedef struct py_hot {
     Cell *cell;       /* that of thread cell_thread since its context switch number cell_switch */
     uint64_t cell_thread, cell_switch;
     Py_ssize_t vars_offset; /* where a context keeps its variables; 0: portable mode */
-    int kept;
-    Scope *scopes[PY_SCOPES_KEPT + 1]; /* for reuse */
+    int kept, keep; /* scope objects kept for reuse, and how many may be */
+    Scope *scopes[PY_SCOPES_KEPT + 1];
 } py_hot;
 
 struct py_state {
@@ -99,8 +132,20 @@ PyObject *py_raise(enigma_status status);
 /* -1 with an exception for a status that is one. */
 static inline int py_check(enigma_status status) { return status == ENIGMA_OK ? 0 : (py_raise(status), -1); }
 
-/* "Type: message" of an exception value, at most 1,000 characters; never fails (runs the exception's __str__). */
-PyObject *py_error_text(PyObject *value);
+/* Takes the exception that is set (NULL: none), and sets one again, taking it over. */
+PyObject *py_error_take(void);
+void py_error_restore(PyObject *exception);
+
+/* Gives the exception that is set a cause, taking it over; NULL: none. */
+void py_error_chain(PyObject *cause);
+
+/* Clears an exception that is an Exception and returns true; leaves others (KeyboardInterrupt) and returns false. */
+bool py_error_clear(void);
+
+/* "Type: message" for the arguments of __exit__, at most PY_TEXT_LIMIT characters; NULL without an exception when memory is
+ * short. Runs the exception's __str__, hence any code. */
+PyObject *py_error_text(PyObject *type, PyObject *value);
+#define PY_TEXT_LIMIT 1000
 
 /* ---- The GIL around the library (errors.c) ---------------------------------------------------------------------------- */
 
@@ -142,8 +187,8 @@ int py_text(PyObject *str, enigma_text *out, PyObject **owner);
 /* The same, copied into an arena. */
 int py_text_copy(py_arena *arena, PyObject *str, enigma_text *out);
 
-/* A real number: bool, int (beyond what a double holds: infinite), float, or what has __float__. TypeError that names what,
- * "metrics['flops']". Runs any code. */
+/* A real number: bool, int (beyond what a double holds: infinite), float, or what has __float__. TypeError that names what and,
+ * unless it is NULL, the key: "metrics['flops'] must be a real number, not str". Runs any code. */
 int py_number(PyObject *value, const char *what, PyObject *key, double *out);
 
 /* The entries of a dict of metrics, keys copied; None or NULL gives none. TypeError that names the key for a value that is no
@@ -155,8 +200,8 @@ int py_metrics(py_arena *arena, PyObject *dict, const enigma_metric **out, size_
  * 32 end in "...". Fails only for lack of memory and for exceptions that are no Exception (KeyboardInterrupt). Runs any code. */
 int py_value(py_arena *arena, PyObject *object, enigma_value *out);
 
-/* Metadata of keyword arguments: count names of a tuple and their values. Runs any code. */
-int py_fields(py_arena *arena, PyObject *const *names, PyObject *const *values, size_t count, enigma_field *out);
+/* Metadata of keyword arguments: the values that are not NULL, under the names of a tuple. Runs any code. */
+int py_fields(py_arena *arena, PyObject *names, PyObject *const *values, const enigma_field **out, size_t *count);
 
 /* ---- To Python (convert.c) -------------------------------------------------------------------------------------------- */
 
@@ -216,5 +261,7 @@ Profiler *py_context_hold(py_state *state, enigma_context *out);
 PyObject *py_profiler_events(PyObject *self, PyObject *unused);
 PyObject *py_profiler_key_averages(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_profiler_tree(PyObject *self, PyObject *unused);
+/* save(path), in export.c. */
+PyObject *py_profiler_save(PyObject *self, PyObject *args, PyObject *kwargs);
 
 #endif

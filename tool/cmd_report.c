@@ -1,5 +1,6 @@
 /* enigma report: the rows of a profile, or its call tree, on standard output. */
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +18,12 @@ static const cli_option options[] = {
     {NULL, NULL, NULL},
 };
 
-typedef struct request {
+typedef struct report_request {
     enum enigma_group group;
     const char *sort_by;
     size_t limit; /* SIZE_MAX: all rows */
     int json;
-} request;
+} report_request;
 
 static int read_limit(const char *text, size_t *out)
 {
@@ -36,10 +37,10 @@ static int read_limit(const char *text, size_t *out)
     return CLI_OK;
 }
 
-static int read_request(const cli_args *args, request *out)
+static int read_request(const cli_args *args, report_request *out)
 {
     const char *by = args->values[BY] == NULL ? "name" : args->values[BY];
-    *out = (request){ENIGMA_GROUP_NAME, args->values[SORT], SIZE_MAX, args->values[JSON] != NULL};
+    *out = (report_request){ENIGMA_GROUP_NAME, args->values[SORT], SIZE_MAX, args->values[JSON] != NULL};
     if (strcmp(by, "path") == 0) {
         out->group = ENIGMA_GROUP_CALL_PATH;
     } else if (strcmp(by, "name") != 0) {
@@ -69,7 +70,7 @@ static int failed(enigma_status status)
     }
 }
 
-static int print_rows(const enigma_result *all, const request *request)
+static int print_rows(const enigma_result *all, const report_request *request)
 {
     enigma_result *rows = NULL;
     enigma_status status = enigma_result_top(all, request->sort_by, request->limit, &rows);
@@ -84,7 +85,7 @@ static int print_rows(const enigma_result *all, const request *request)
     return failed(status);
 }
 
-static int print_result(const enigma_profile *profile, const request *request)
+static int print_result(const enigma_profile *profile, const report_request *request)
 {
     enigma_result *all = NULL;
     enigma_status status = enigma_profile_key_averages(profile, request->group, &all);
@@ -95,7 +96,7 @@ static int print_result(const enigma_profile *profile, const request *request)
 
 static int run(const cli_args *args)
 {
-    request request;
+    report_request request;
     enigma_profile *profile = NULL;
     int code = read_request(args, &request);
     if (code != CLI_OK) {

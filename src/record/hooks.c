@@ -151,4 +151,6 @@ void enigma_set_interrupt(enigma_interrupt_fn check, void *user)
     interrupt.user = user;
 }
 
+bool eni_interruptible(void) { return interrupt.check != NULL; }
+
 bool eni_interrupted(void) { return interrupt.check != NULL && interrupt.check(interrupt.user) != 0; }

@@ -237,6 +237,7 @@ enigma_status enigma_profiler_snapshot(enigma_profiler *profiler, enigma_profile
 
 /* ---- what the GPU side asks ---- */
 
+uint64_t eni_profiler_id(const enigma_profiler *profiler) { return __atomic_load_n(&profiler->serial, __ATOMIC_RELAXED); }
 uint32_t eni_profiler_flags(const enigma_profiler *profiler) { return profiler->flags; }
 bool eni_profiler_recording(const enigma_profiler *profiler) { return eni_recording(profiler); }
 void eni_profiler_count_drop(enigma_profiler *profiler) { eni_journal_drop(&profiler->journal); }

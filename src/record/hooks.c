@@ -31,7 +31,7 @@ static void fork_after(void) { eni_unlock(&hooks_lock); }
 
 __attribute__((constructor)) static void fork_register(void)
 {
-    static const eni_fork_handler handler = {30, fork_before, fork_after, fork_after};
+    static const eni_fork_handler handler = {ENI_FORK_RANK_RECORD + 1, fork_before, fork_after, fork_after};
     eni_thread_at_fork(&handler);
 }
 

@@ -47,7 +47,7 @@ static void fork_child(void)
 
 __attribute__((constructor)) static void fork_register(void)
 {
-    static const eni_fork_handler handler = {20, fork_before, fork_parent, fork_child};
+    static const eni_fork_handler handler = {ENI_FORK_RANK_STORE, fork_before, fork_parent, fork_child};
     eni_thread_at_fork(&handler);
 }
 

@@ -148,7 +148,7 @@ static void fork_child(void)
 
 __attribute__((constructor)) static void fork_register(void)
 {
-    static const eni_fork_handler handler = {10, fork_before, fork_parent, fork_child};
+    static const eni_fork_handler handler = {ENI_FORK_RANK_RECORD, fork_before, fork_parent, fork_child};
     eni_thread_at_fork(&handler);
 }
 

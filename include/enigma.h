@@ -73,6 +73,7 @@ ENIGMA_API const char *enigma_version_string(void);
     XX(STATE, -9, "not possible in this state", RuntimeError)                                                          \
     XX(INTERRUPTED, -10, "interrupted", KeyboardInterrupt)
 
+/* What a function that can fail returns: 0 or a negative value of ENIGMA_STATUS_MAP. */
 typedef enum enigma_status {
     ENIGMA_OK = 0,
 #define ENIGMA_STATUS_ENUM_(name, value, text, exception) ENIGMA_E_##name = value,
@@ -165,11 +166,13 @@ ENIGMA_API uint64_t enigma_now_ns(void);
  * outlive what they need of it. */
 typedef struct enigma_profiler enigma_profiler;
 
+/* What a profiler records besides times. */
 enum enigma_profiler_flags {
     ENIGMA_PROFILER_RECORD_SHAPES = 1 << 0, /* metadata "input_shapes" on dispatches */
     ENIGMA_PROFILER_PROFILE_MEMORY = 1 << 1 /* input_bytes and output_bytes on dispatches */
 };
 
+/* How a profiler records. */
 typedef struct enigma_profiler_options {
     uint32_t struct_size;
     uint32_t flags;           /* enum enigma_profiler_flags */
@@ -237,6 +240,7 @@ typedef struct enigma_metric {
     double value;
 } enigma_metric;
 
+/* What an enigma_value holds. */
 enum enigma_type {
     ENIGMA_NULL = 0,
     ENIGMA_BOOL = 1,   /* as.integer is 0 or 1 */
@@ -431,11 +435,10 @@ ENIGMA_API void enigma_scope_close(enigma_profiler *profiler, enigma_scope scope
 
 /* ==== 6 Events ================================================================================================== */
 
+/* Sizes of a launch in threads; all 0 means "none". */
 typedef struct enigma_size3 {
     uint64_t x, y, z;
 } enigma_size3;
-
-/* Room for a launch without sizes: all zero means "none". */
 
 /* One timed event: what enigma_profiler_add_event takes and enigma_profile_event gives. */
 typedef struct enigma_event {
@@ -478,6 +481,7 @@ typedef struct enigma_dispatch_info {
 /* Writes at most capacity metrics to out and returns how many it has (0: none). The keys must live until the hook
  * is called next on this thread or released. Called with no lock held, and never from inside itself. */
 typedef size_t (*enigma_hook_fn)(void *user, const enigma_dispatch_info *info, enigma_metric *out, size_t capacity);
+/* Told that user is not needed any more. */
 typedef void (*enigma_release_fn)(void *user);
 
 /* Attaches metrics to every recorded dispatch of a kernel that has none of its own. Replaces an earlier hook of that name.
@@ -583,8 +587,10 @@ ENIGMA_API void enigma_profile_free(enigma_profile *profile);
 /* Aggregated rows of a profile. Immutable; keeps the profile alive. */
 typedef struct enigma_result enigma_result;
 
+/* What makes two events one row. */
 enum enigma_group { ENIGMA_GROUP_NAME = 0, ENIGMA_GROUP_CALL_PATH = 1 };
 
+/* Which time the rates of a row were taken over. */
 enum enigma_rate_source { ENIGMA_RATE_NONE = 0, ENIGMA_RATE_GPU = 1, ENIGMA_RATE_CPU = 2 };
 
 /* One row. Totals count an instant once: an event below another of the same row on its call path adds a call, not time.
@@ -608,6 +614,7 @@ typedef struct enigma_row {
     size_t call_path_count;
 } enigma_row;
 
+/* What a field of a row holds. */
 enum enigma_field_kind { ENIGMA_FIELD_TEXT = 0, ENIGMA_FIELD_UINT = 1, ENIGMA_FIELD_DOUBLE = 2, ENIGMA_FIELD_SOURCE = 3 };
 
 /* A sortable, printable field of a row. */
@@ -697,6 +704,7 @@ ENIGMA_API enigma_status enigma_profile_write_tree(const enigma_profile *profile
 
 /* ==== 10 Export ================================================================================================= */
 
+/* An exporter. */
 typedef struct enigma_exporter_info {
     const char *name;   /* "hatchet" */
     const char *method; /* the Python method, "export_hatchet" */
@@ -728,6 +736,7 @@ ENIGMA_API enigma_status enigma_export_file(const enigma_profile *profile, const
 /* A device and its queues. One thread at a time. Buffers, kernels and prepared kernels keep it alive. */
 typedef struct enigma_runtime enigma_runtime;
 
+/* A backend. */
 typedef struct enigma_backend_info {
     const char *name;   /* "opencl" */
     const char *title;  /* "OpenCL" */
@@ -819,6 +828,7 @@ typedef struct enigma_kernel enigma_kernel;
 /* A kernel with its arguments bound and its buffers there: what is dispatched. */
 typedef struct enigma_prepared enigma_prepared;
 
+/* What to compile. */
 typedef struct enigma_kernel_desc {
     uint32_t struct_size;
     const char *name;    /* the kernel function */
@@ -847,6 +857,7 @@ ENIGMA_API enigma_text enigma_kernel_name(const enigma_kernel *kernel);
  * Parameters: kernel: NULL does nothing. */
 ENIGMA_API void enigma_kernel_free(enigma_kernel *kernel);
 
+/* How an argument reaches the kernel. */
 enum enigma_argument_kind {
     ENIGMA_ARGUMENT_DATA = 0,   /* size bytes, copied into a device buffer of the prepared kernel's own */
     ENIGMA_ARGUMENT_SCALAR = 1, /* size bytes, passed by value */
@@ -905,11 +916,13 @@ ENIGMA_API void enigma_prepared_free(enigma_prepared *prepared);
 
 /* ==== 14 Dispatch =============================================================================================== */
 
+/* How a dispatch is made. */
 enum enigma_dispatch_flags {
     ENIGMA_DISPATCH_ASYNC = 1 << 0,     /* return once queued */
     ENIGMA_DISPATCH_UNRECORDED = 1 << 1 /* no event, even with an active profiler */
 };
 
+/* What a dispatch runs, where, and how it is recorded. */
 typedef struct enigma_dispatch_options {
     uint32_t struct_size;
     uint32_t flags;                /* enum enigma_dispatch_flags */
@@ -944,8 +957,8 @@ ENIGMA_API enigma_status enigma_dispatch_timed(enigma_prepared *prepared, const 
 /* Prepares, dispatches, reads the outputs back and frees in one call, recorded as the parent event execute_total with its
  * steps as children.
  * Threads: as the runtime.
- * Parameters: kernel: not NULL; inputs, output_sizes: as enigma_prepare; outputs: a destination for each output; options: as
- * enigma_dispatch.
+ * Parameters: kernel: not NULL; inputs, output_sizes and their counts: as enigma_prepare; outputs: a destination for each
+ * output; options: as enigma_dispatch.
  * Returns: as enigma_prepare and enigma_dispatch. */
 ENIGMA_API enigma_status enigma_execute(enigma_kernel *kernel, const enigma_argument *inputs, size_t input_count,
                                         void *const *outputs, const size_t *output_sizes, size_t output_count,
@@ -956,6 +969,7 @@ ENIGMA_API enigma_status enigma_execute(enigma_kernel *kernel, const enigma_argu
 /* A finished benchmark. Immutable. */
 typedef struct enigma_benchmark enigma_benchmark;
 
+/* What a benchmark runs, and how often. */
 typedef struct enigma_benchmark_options {
     uint32_t struct_size;
     uint32_t device, queue;
@@ -1013,6 +1027,7 @@ ENIGMA_API enigma_status enigma_benchmark_write_summary(const enigma_benchmark *
  * Parameters: benchmark: NULL does nothing. */
 ENIGMA_API void enigma_benchmark_free(enigma_benchmark *benchmark);
 
+/* What enigma_profile_kernel runs, and how often. */
 typedef struct enigma_profile_kernel_options {
     uint32_t struct_size;
     uint32_t device, queue;
@@ -1037,6 +1052,7 @@ ENIGMA_API enigma_status enigma_profile_kernel(enigma_prepared *prepared, const 
 /* A runtime that runs nothing and reports the device stamps it is told, and a host clock that moves only when told: so that
  * code which profiles can be tested without a GPU, with exact numbers. */
 
+/* A scripted runtime's device and clock. */
 typedef struct enigma_scripted_options {
     uint32_t struct_size;
     int64_t clock_offset_ns; /* device clock less host clock */
@@ -1049,12 +1065,14 @@ typedef struct enigma_scripted_options {
 
 #define ENIGMA_SCRIPTED_OPTIONS_INIT {sizeof(enigma_scripted_options), 0, 0.0, 1.0, 64, 1, 1, 1}
 
+/* How a scripted dispatch ends. */
 enum enigma_script_kind {
     ENIGMA_SCRIPT_TIMES = 0,       /* the dispatch reports start_ns and end_ns (device clock) */
     ENIGMA_SCRIPT_UNAVAILABLE = 1, /* it runs, its stamps are not available */
     ENIGMA_SCRIPT_FAILURE = 2      /* it fails with message */
 };
 
+/* What one scripted dispatch reports. */
 typedef struct enigma_script {
     uint32_t kind; /* enum enigma_script_kind */
     uint64_t start_ns, end_ns;

@@ -2,13 +2,16 @@
  * backend may assume what the comments promise, and asserts it.
  *
  * Global preconditions: load() succeeded before anything else is called; a device's functions are called by one thread at
- * a time, except `poll`, `stamps` and `release` of a ticket, which any one thread may call while others dispatch.
+ * a time, except `finish`, `poll`, `wait`, `stamps` and `release` of a ticket and `clock_pair`, which other threads may call
+ * meanwhile (each ticket by one of them).
  * Global postconditions: a function that fails returns a status with the driver's words in the thread's detail (ENI_FAIL), sets
  * its out parameter to NULL, and leaves nothing behind. No function prints, exits, or calls back.
  *
  * Objects (device, buffer, program, kernel, ticket) are the backend's own structs, passed as void *. */
 #ifndef ENI_BACKENDS_BACKEND_H
 #define ENI_BACKENDS_BACKEND_H
+
+#include <stdbool.h>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -24,6 +27,7 @@ void eni_facts_text(eni_facts *facts, const char *key, enigma_text value);
 void eni_facts_uint(eni_facts *facts, const char *key, uint64_t value);
 void eni_facts_double(eni_facts *facts, const char *key, double value);
 void eni_facts_bool(eni_facts *facts, const char *key, bool value);
+void eni_facts_uint3(eni_facts *facts, const char *key, const uint64_t value[3]); /* a tuple */
 void eni_facts_free(eni_facts *facts);
 
 /* What gpu/ needs to know of a device; set by open(). */
@@ -33,6 +37,7 @@ typedef struct eni_traits {
     uint32_t queue_limit;  /* queues numbered below this may be used; made when first used */
     uint32_t device_count; /* devices behind this one runtime; 1 except for the scripted backend */
     bool partial_groups;   /* a grid need not be a multiple of the group */
+    bool instant;          /* wait() and finish() return at once: there is nothing to be interrupted in */
     uint64_t max_group_threads;
     uint64_t max_group[3], max_grid[3]; /* threads of a group, threads of the grid; UINT64_MAX: no limit known */
 } eni_traits;
@@ -50,8 +55,10 @@ typedef struct eni_argument_info {
     const char *name, *type; /* NULL: not known; live as long as the kernel */
 } eni_argument_info;
 
+#define ENI_ANY_ARGUMENTS UINT32_MAX
+
 typedef struct eni_kernel_info {
-    uint32_t argument_count;
+    uint32_t argument_count; /* ENI_ANY_ARGUMENTS: every list fits, arguments is NULL */
     const eni_argument_info *arguments; /* live as long as the kernel */
     /* facts that become metadata of each dispatch; 0 or negative: the backend has no such value */
     uint64_t max_group_threads, execution_width;
@@ -62,7 +69,7 @@ typedef struct eni_launch_request {
     void *kernel;
     enigma_size3 grid, threads; /* valid for the device and kernel */
     uint32_t queue, device;
-    bool timed; /* on the queue that takes device stamps; out receives a ticket */
+    bool timed; /* on the queue that takes device stamps */
 } eni_launch_request;
 
 /* Device stamps of one launch, in ticks, as the driver gave them; gpu/ judges whether they can be right. */
@@ -71,6 +78,17 @@ typedef struct eni_stamps {
     uint64_t submit, start, end; /* submit 0: not known */
     double scheduling_us;        /* negative: the backend has no such value */
 } eni_stamps;
+
+/* Ticks from start to end of a counter of so many bits, both stamps cut to its width: the one place that knows about
+ * wrapping. False: end is before start, that is, more than half of the counter's range away. */
+static inline bool eni_ticks_between(uint64_t start, uint64_t end, uint32_t bits, uint64_t *out)
+{
+    uint64_t mask = bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+    uint64_t ticks = (end - start) & mask;
+    bool reversed = ticks > mask / 2;
+    *out = reversed ? 0 : ticks;
+    return !reversed;
+}
 
 /* Both clocks at one moment. */
 typedef struct eni_clock_pair {
@@ -90,8 +108,9 @@ typedef struct eni_backend {
     void (*close)(void *device); /* everything made from it is freed before */
 
     enigma_status (*buffer_create)(void *device, size_t size, const void *data, void **buffer); /* data NULL: zeroed */
-    enigma_status (*buffer_write)(void *buffer, size_t offset, const void *data, size_t size);  /* after earlier work; data may be reused on return */
-    enigma_status (*buffer_read)(void *buffer, size_t offset, void *data, size_t size);         /* after earlier work */
+    /* Earlier work of the device is complete; data may be reused on return. */
+    enigma_status (*buffer_write)(void *buffer, size_t offset, const void *data, size_t size);
+    enigma_status (*buffer_read)(void *buffer, size_t offset, void *data, size_t size);
     void (*buffer_free)(void *buffer);
 
     /* source is text or a binary as is; suffix is the file's (".cl", ".ptx"), NULL for text given directly. ENIGMA_E_COMPILE with the
@@ -109,16 +128,16 @@ typedef struct eni_backend {
     double (*kernel_occupancy)(void *kernel, enigma_size3 threads);
     void (*kernel_free)(void *kernel); /* its launches are complete */
 
-    /* Queues a launch after all earlier launches of that queue, timed or not. ticket: for timed launches; NULL otherwise. The work
-     * is submitted to the device without further calls. */
+    /* Queues a launch after all earlier launches of that queue, timed or not. ticket: receives what poll and wait take; NULL: not
+     * wanted, only for untimed launches, and finish() follows. With a ticket the work is submitted without further calls. */
     enigma_status (*launch)(void *device, const eni_launch_request *request, void **ticket);
     /* Blocks until the queue is empty, untimed and timed. */
     enigma_status (*finish)(void *device, uint32_t device_index, uint32_t queue);
 
-    /* Whether a timed launch is complete: 1 yes, 0 not yet, negative a status: it failed. */
+    /* Whether a launch is complete: 1 yes, 0 not yet, negative a status: it failed. */
     int (*poll)(void *ticket);
-    enigma_status (*wait)(void *ticket); /* blocks */
-    void (*stamps)(void *ticket, eni_stamps *out); /* of a complete launch */
+    enigma_status (*wait)(void *ticket); /* blocks until it is complete; its failure is this one's */
+    void (*stamps)(void *ticket, eni_stamps *out); /* of a complete timed launch */
     void (*release)(void *ticket);
 
     /* Both clocks at one moment, by a bounded number of tries. ENIGMA_E_UNAVAILABLE: this device cannot tell. */

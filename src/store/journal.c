@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "store/supply.h"
 
 #define CHUNK_MIN 4096u
-#define CHUNK_MAX (1024u * 1024u)
+#define CHUNK_MAX (ENI_SUPPLY_SIZE - sizeof(eni_chunk)) /* of a lane; what grows to it comes from the supply */
+#define SHARED_MAX (1024u * 1024u)
 
 static const size_t first_chunk[ENI_STREAM_COUNT] = {
     [ENI_STREAM_NAMES] = 4096,    [ENI_STREAM_NODES] = 4096,  [ENI_STREAM_CATEGORIES] = 256, [ENI_STREAM_LAUNCHES] = 960,
@@ -18,11 +20,21 @@ static const size_t first_chunk[ENI_STREAM_COUNT] = {
 
 static size_t chunk_capacity(const eni_stream *stream, size_t needed)
 {
+    size_t most = stream->owner != 0 ? CHUNK_MAX : SHARED_MAX;
     size_t capacity = first_chunk[stream->kind];
-    for (size_t i = 0; i < stream->count && capacity < CHUNK_MAX; i++) {
+    for (size_t i = 0; i < stream->count && capacity < most; i++) {
         capacity *= 2;
     }
+    capacity = capacity > most ? most : capacity;
     return capacity < needed ? needed : capacity;
+}
+
+static void *chunk_memory(size_t capacity)
+{
+    if (capacity > SIZE_MAX - sizeof(eni_chunk)) {
+        return NULL;
+    }
+    return capacity == CHUNK_MAX ? eni_supply_take() : eni_alloc(sizeof(eni_chunk) + capacity);
 }
 
 static eni_chunk *last_chunk(const eni_stream *stream)
@@ -34,11 +46,10 @@ static eni_chunk *last_chunk(const eni_stream *stream)
 static eni_chunk *stream_extend(eni_stream *stream, size_t needed)
 {
     size_t capacity = chunk_capacity(stream, needed);
-    if (capacity > SIZE_MAX - sizeof(eni_chunk) ||
-        !eni_grow((void **)&stream->chunks, &stream->capacity, stream->count, sizeof(eni_chunk *))) {
+    if (!eni_grow((void **)&stream->chunks, &stream->capacity, stream->count, sizeof(eni_chunk *))) {
         return NULL;
     }
-    eni_chunk *chunk = eni_alloc(sizeof(eni_chunk) + capacity);
+    eni_chunk *chunk = chunk_memory(capacity);
     if (chunk == NULL) {
         return NULL;
     }

@@ -74,7 +74,7 @@ static size_t pair_before(const device_map *map, uint64_t ticks)
 static uint64_t map_ns(const device_map *map, uint64_t ticks)
 {
     if (map->count == 0) {
-        return (uint64_t)llround((double)ticks * map->tick_ns);
+        return map->tick_ns == 1.0 ? ticks : (uint64_t)llround((double)ticks * map->tick_ns); /* host ns stay exact */
     }
     size_t at = pair_before(map, ticks);
     const pair *from = &map->pairs[at];

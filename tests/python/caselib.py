@@ -69,7 +69,7 @@ HARD_NAMES = {
 hard_names = pytest.mark.parametrize("name", HARD_NAMES.values(), ids=HARD_NAMES.keys())
 
 
-class Fake:
+class Simulation:
     """A scripted runtime under a scripted clock: what runs takes exactly the time that it is given."""
 
     def __init__(self, clock, **options):
@@ -111,9 +111,9 @@ class Fake:
 
 
 @contextlib.contextmanager
-def faking(start_ns=1_000_000, **options):
+def simulating(start_ns=1_000_000, **options):
     with scripted_clock(start_ns=start_ns) as clock:
-        yield Fake(clock, **options)
+        yield Simulation(clock, **options)
 
 
 # ---- Events -------------------------------------------------------------------------------------------------------------
@@ -263,14 +263,6 @@ def export_all(profiler, tmp_path):
 
 
 # ---- Devices and processes ----------------------------------------------------------------------------------------------
-
-
-def open_device():
-    """A real device of any backend, or a skip that says why there is none."""
-    try:
-        return enigma.Runtime("opencl")
-    except RuntimeError as error:
-        pytest.skip(f"no OpenCL device: {error}")
 
 
 SOURCE = """

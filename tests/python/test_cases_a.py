@@ -11,30 +11,16 @@ import warnings
 import enigma
 import pytest
 from caselib import (
-    GRID, MS, THREADS, US, assert_flagged, dispatch, dispatches, export_all, faking, hatchet_json, hatchet_node,
+    GRID, MS, THREADS, US, assert_flagged, dispatch, dispatches, export_all, simulating, hatchet_json, hatchet_node,
     hatchet_nodes, named, one, path_row, row_of)
 
 scope = enigma.scope
 
 
 @pytest.fixture
-def fake():
-    with faking() as made:
+def sim():
+    with simulating() as made:
         yield made
-
-
-@pytest.fixture
-def hooks():
-    """Registers hooks for one test."""
-    registered = []
-
-    def register(kernel_name, hook):
-        enigma.register_kernel_hook(kernel_name, hook)
-        registered.append(kernel_name)
-
-    yield register
-    for kernel_name in registered:
-        enigma.unregister_kernel_hook(kernel_name)
 
 
 def fields_of(event):
@@ -45,12 +31,12 @@ def fields_of(event):
 
 
 @pytest.mark.parametrize("group_by", ["name", "call_path"])
-def test_a01_aggregating_leaves_events_alone(fake, group_by, tmp_path):
+def test_a01_aggregating_leaves_events_alone(sim, group_by, tmp_path):
     """After two key_averages and every export all event fields are as before, and both results are equal."""
     with enigma.profile(profile_memory=True) as p:
         for i in range(3):
             with scope("s", metrics={"flops": 10.0 + i}, tag=i):
-                fake.run("k", us=i + 1, metrics={"bytes": 7.0})
+                sim.run("k", us=i + 1, metrics={"bytes": 7.0})
     events = p.events()
     before = [fields_of(e) for e in events]
     durations = [e.duration_us for e in events]
@@ -62,11 +48,11 @@ def test_a01_aggregating_leaves_events_alone(fake, group_by, tmp_path):
     assert p.events() == events
 
 
-def test_a01_events_are_frozen(fake):
+def test_a01_events_are_frozen(sim):
     """Assigning or deleting any field or property of an event raises, and so does changing what a field returned."""
     with enigma.profile() as p:
         with scope("s", metrics={"flops": 1.0}, tag=[1]):
-            fake.run("k")
+            sim.run("k")
     for event in p.events():
         for name in [*fields_of(event), "duration_us", "label", "node_path", "new"]:
             with pytest.raises(dataclasses.FrozenInstanceError):
@@ -82,10 +68,10 @@ def test_a01_events_are_frozen(fake):
     assert len(p.events()) == 2
 
 
-def test_a01_rows_are_frozen(fake):
+def test_a01_rows_are_frozen(sim):
     """Assigning any property of a row raises; its metrics are a copy."""
     with enigma.profile() as p:
-        fake.run("k", metrics={"flops": 1.0})
+        sim.run("k", metrics={"flops": 1.0})
     row = one(p.key_averages().rows())
     for name in row.as_dict():
         with pytest.raises(AttributeError):
@@ -95,10 +81,10 @@ def test_a01_rows_are_frozen(fake):
 
 
 @pytest.mark.parametrize("flops", [1.0, 2e9, 123456789.0, 0.1, 0.0, 2.0**60])
-def test_a02_tables_are_pure(fake, flops):
+def test_a02_tables_are_pure(sim, flops):
     """Two tables are the same text, and the metric is the raw number before and after."""
     with enigma.profile() as p:
-        fake.run("k", us=100, metrics={"flops": flops})
+        sim.run("k", us=100, metrics={"flops": flops})
     result = p.key_averages()
     assert result.rows()[0].metrics["flops"] == flops
     a = result.table()
@@ -113,14 +99,14 @@ def test_a02_tables_are_pure(fake, flops):
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 7])
-def test_a03_gpu_time_counts_once(fake, depth, tmp_path):
+def test_a03_gpu_time_counts_once(sim, depth, tmp_path):
     """Rows of kernels add up to the device time; scope rows show it inclusively, everywhere the same."""
     names = [f"level {i}" for i in range(depth)]
     with enigma.profile() as p:
         scopes = [scope(name) for name in names]
         for s in scopes:
             s.__enter__()
-        fake.run("k", us=100)
+        sim.run("k", us=100)
         for s in reversed(scopes):
             s.__exit__(None, None, None)
     for group_by in ("name", "call_path"):
@@ -140,15 +126,15 @@ def test_a03_gpu_time_counts_once(fake, depth, tmp_path):
     assert {node["metrics"]["gpu_time (inc)"] for node in nodes} == {100.0}
 
 
-def test_a03_siblings_add_up(fake):
+def test_a03_siblings_add_up(sim):
     """A scope around several kernels and scopes has the sum of them all, each once."""
     with enigma.profile() as p:
         with scope("outer"):
-            fake.run("a", us=10)
+            sim.run("a", us=10)
             with scope("inner"):
-                fake.run("a", us=20)
-                fake.run("b", us=30)
-            fake.run("b", us=40)
+                sim.run("a", us=20)
+                sim.run("b", us=30)
+            sim.run("b", us=40)
     result = p.key_averages()
     assert row_of(result, "outer").gpu_total_us == 100.0
     assert row_of(result, "inner").gpu_total_us == 50.0
@@ -159,31 +145,31 @@ def test_a03_siblings_add_up(fake):
 
 
 @pytest.mark.parametrize("depth", [2, 3, 5])
-def test_a04_only_the_innermost_profiler_records(fake, depth):
+def test_a04_only_the_innermost_profiler_records(sim, depth):
     """Of nested profilers exactly the innermost has the dispatch, once, with calls == 1."""
     profilers = [enigma.profile() for _ in range(depth)]
     for p in profilers:
         p.__enter__()
         assert enigma.get_active_profiler() is p
-    fake.run("k")
+    sim.run("k")
     for p in reversed(profilers):
         assert enigma.get_active_profiler() is p
         p.__exit__(None, None, None)
     assert enigma.get_active_profiler() is None
     assert [len(p.events()) for p in profilers] == [0] * (depth - 1) + [1]
     assert one(profilers[-1].key_averages().rows()).calls == 1
-    assert fake.runtime.timed_dispatches == 1
+    assert sim.runtime.timed_dispatches == 1
 
 
-def test_a04_leaving_restores_the_outer_profiler(fake):
+def test_a04_leaving_restores_the_outer_profiler(sim):
     """After the inner profiler is left the outer one records again; scopes of the outer stay at the front of inner paths."""
     with enigma.profile() as outer:
         with scope("o"):
-            fake.run("first")
+            sim.run("first")
             with enigma.profile() as inner:
                 with scope("i"):
-                    fake.run("second")
-            fake.run("third")
+                    sim.run("second")
+            sim.run("third")
     assert [(e.name, e.kernel_name, e.call_path) for e in outer.events()] == [
         ("gpu_dispatch", "first", ("o",)), ("gpu_dispatch", "third", ("o",)), ("o", None, ("o",))]
     assert [(e.name, e.kernel_name, e.call_path) for e in inner.events()] == [
@@ -191,13 +177,13 @@ def test_a04_leaving_restores_the_outer_profiler(fake):
 
 
 @pytest.mark.parametrize("per_iteration, iterations, us", [(3, 10, 2), (1, 1, 5), (7, 4, 0.5)])
-def test_a05_averages(fake, per_iteration, iterations, us):
+def test_a05_averages(sim, per_iteration, iterations, us):
     """calls, gpu_total_us and gpu_avg_us are exact, by name and under the one call path."""
     with enigma.profile() as p:
         for _ in range(iterations):
             with scope("step"):
                 for _ in range(per_iteration):
-                    fake.run("k", us=us)
+                    sim.run("k", us=us)
     calls = per_iteration * iterations
     for row in (row_of(p.key_averages(), "gpu_dispatch", "k"), path_row(p, ("step", "gpu_dispatch:k"), "k")):
         assert (row.calls, row.gpu_total_us, row.gpu_avg_us) == (calls, calls * us, us)
@@ -206,14 +192,14 @@ def test_a05_averages(fake, per_iteration, iterations, us):
     assert (step.calls, step.gpu_total_us, step.gpu_avg_us) == (iterations, calls * us, per_iteration * us)
 
 
-def test_a06_recursion_counts_an_instant_once(fake):
+def test_a06_recursion_counts_an_instant_once(sim):
     """f in f, 10 ms and 4 ms: two calls, 10 ms in all; each path has its own."""
     with enigma.profile() as p:
         with scope("f"):
-            fake.advance(3 * MS)
+            sim.advance(3 * MS)
             with scope("f"):
-                fake.advance(4 * MS)
-            fake.advance(3 * MS)
+                sim.advance(4 * MS)
+            sim.advance(3 * MS)
     row = row_of(p.key_averages(), "f")
     assert (row.calls, row.cpu_total_us, row.self_total_us) == (2, 10_000.0, 10_000.0)
     assert row.cpu_avg_us == 5_000.0
@@ -223,14 +209,14 @@ def test_a06_recursion_counts_an_instant_once(fake):
 
 
 @pytest.mark.parametrize("depth", [2, 5, 40])
-def test_a06_mutual_recursion(fake, depth):
+def test_a06_mutual_recursion(sim, depth):
     """f > g > f > g ...: each name counts the time of its outermost entry, kernels included."""
     with enigma.profile() as p:
         scopes = [scope("fg"[i % 2]) for i in range(depth)]
         for s in scopes:
-            fake.advance(MS)
+            sim.advance(MS)
             s.__enter__()
-        fake.run("k", us=100)
+        sim.run("k", us=100)
         for s in reversed(scopes):
             s.__exit__(None, None, None)
     result = p.key_averages()
@@ -242,12 +228,12 @@ def test_a06_mutual_recursion(fake, depth):
     assert f.self_total_us + g.self_total_us == (depth - 1) * 1000.0
 
 
-def test_a06_repeats_are_no_recursion(fake):
+def test_a06_repeats_are_no_recursion(sim):
     """The same name one after the other adds its times."""
     with enigma.profile() as p:
         for ns in (MS, 2 * MS, 3 * MS):
             with scope("f"):
-                fake.advance(ns)
+                sim.advance(ns)
     row = row_of(p.key_averages(), "f")
     assert (row.calls, row.cpu_total_us, row.median_us) == (3, 6_000.0, 2_000.0)
 
@@ -256,16 +242,16 @@ def test_a06_repeats_are_no_recursion(fake):
 
 
 @pytest.fixture
-def ranked(fake):
+def ranked(sim):
     """A result with ties and a row of each kind."""
     with enigma.profile(profile_memory=True) as p:
         for kernel, us in (("b", 20), ("a", 20), ("c", 5), ("d", 40)):
             with scope("same"):
-                fake.run(kernel, us=us, metrics={"flops": 100.0, "bytes": 50.0})
+                sim.run(kernel, us=us, metrics={"flops": 100.0, "bytes": 50.0})
         with scope("empty"):
-            fake.advance(70 * US)
+            sim.advance(70 * US)
         with scope("also empty"):
-            fake.advance(70 * US)
+            sim.advance(70 * US)
     return p.key_averages()
 
 
@@ -324,10 +310,10 @@ def test_a07_every_sortable_field_is_tested(ranked):
 
 
 @pytest.mark.parametrize("name", ["missing", "", "it's", 'a"b', "a\nb", "\U0001f680", "gpu_dispatch:k", "gpu_dispatch\0"])
-def test_a08_missing_name(fake, name):
+def test_a08_missing_name(sim, name):
     """by_name raises KeyError that contains the name, and the profile is as before."""
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
     result = p.key_averages()
     before = result.table(), p.events()
     with pytest.raises(KeyError) as caught:
@@ -337,10 +323,10 @@ def test_a08_missing_name(fake, name):
 
 
 @pytest.mark.parametrize("name", [None, 3, b"gpu_dispatch"])
-def test_a08_name_must_be_text(fake, name):
+def test_a08_name_must_be_text(sim, name):
     """by_name of something else than a str is a TypeError."""
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
     with pytest.raises(TypeError):
         p.key_averages().by_name(name)
 
@@ -356,12 +342,12 @@ def test_a08_empty_profile():
 # ---- A10, A11: keys are values, not texts --------------------------------------------------------------------------------
 
 
-def test_a10_label_is_not_the_key(fake, tmp_path):
+def test_a10_label_is_not_the_key(sim, tmp_path):
     """A scope that is called like a kernel's label does not merge with it in rows, tree or file."""
     with enigma.profile() as p:
         with scope("gpu_dispatch:b"):
-            fake.advance(3 * US)
-        fake.run("b", us=5)
+            sim.advance(3 * US)
+        sim.run("b", us=5)
     event = dispatch(p)
     assert (event.name, event.kernel_name, event.label) == ("gpu_dispatch", "b", "gpu_dispatch:b")
     assert named(p, "gpu_dispatch:b").label == "gpu_dispatch:b"
@@ -386,12 +372,12 @@ def test_a10_label_rule(name, kernel, label):
     assert event.node_path[-1] == (label if kernel is not None else event.node_path[-1])
 
 
-def test_a10_kernels_of_one_name_in_two_scopes(fake):
+def test_a10_kernels_of_one_name_in_two_scopes(sim):
     """By name one row, by call path two."""
     with enigma.profile() as p:
         for name in ("x", "y"):
             with scope(name):
-                fake.run("k", us=2)
+                sim.run("k", us=2)
     assert row_of(p.key_averages(), "gpu_dispatch", "k").calls == 2
     assert path_row(p, ("x", "gpu_dispatch:k"), "k").calls == path_row(p, ("y", "gpu_dispatch:k"), "k").calls == 1
 
@@ -409,14 +395,14 @@ def test_a10_kernels_of_one_name_in_two_scopes(fake):
     (("a/", "b"), ("a", "/b")),
     (("a", "b", "c"), ("a/b/c",)),
 ])
-def test_a11_paths_are_never_joined(fake, tmp_path, first, second):
+def test_a11_paths_are_never_joined(sim, tmp_path, first, second):
     """Paths that look alike when joined stay apart in events, rows, tree and files."""
     with enigma.profile() as p:
         for path, us in ((first, 3), (second, 4)):
             scopes = [scope(name) for name in path]
             for s in scopes:
                 s.__enter__()
-            fake.run("k", us=us)
+            sim.run("k", us=us)
             for s in reversed(scopes):
                 s.__exit__(None, None, None)
     assert [e.call_path for e in dispatches(p)] == [first, second]
@@ -436,12 +422,12 @@ def test_a11_paths_are_never_joined(fake, tmp_path, first, second):
 # ---- A13 to A17: metrics and hooks -----------------------------------------------------------------------------------------
 
 
-def test_a13_metrics_belong_to_their_node(fake, hooks, tmp_path):
+def test_a13_metrics_belong_to_their_node(sim, register, tmp_path):
     """A scope's flops and its kernel's stand side by side: no total adds them but Hatchet's inclusive one."""
-    hooks("k", lambda **_: {"flops": 100})
+    register("k", lambda **_: {"flops": 100})
     with enigma.profile() as p:
         with scope("s", metrics={"flops": 100}):
-            fake.run("k", us=10)
+            sim.run("k", us=10)
     result = p.key_averages()
     assert row_of(result, "s").metrics == {"flops": 100.0}
     assert row_of(result, "gpu_dispatch", "k").metrics == {"flops": 100.0}
@@ -452,7 +438,7 @@ def test_a13_metrics_belong_to_their_node(fake, hooks, tmp_path):
     assert "200" not in result.table()
 
 
-def test_a14_hook_is_asked_when_there_are_no_metrics(fake, hooks):
+def test_a14_hook_is_asked_when_there_are_no_metrics(sim, register):
     """With metrics of its own a dispatch asks no hook; without, once, by keyword, with kernel_name, grid and threads."""
     calls = []
 
@@ -460,46 +446,46 @@ def test_a14_hook_is_asked_when_there_are_no_metrics(fake, hooks):
         calls.append((args, kwargs))
         return {"flops": 5}
 
-    hooks("k", hook)
+    register("k", hook)
     with enigma.profile() as p:
-        fake.run("k", metrics={"bytes": 3})
+        sim.run("k", metrics={"bytes": 3})
         assert calls == []
-        fake.run("k", grid=(64, 2, 1), threads=(16, 2, 1))
+        sim.run("k", grid=(64, 2, 1), threads=(16, 2, 1))
     assert calls == [((), {"kernel_name": "k", "grid": (64, 2, 1), "threads": (16, 2, 1)})]
     assert [e.metrics for e in p.events()] == [{"bytes": 3.0}, {"flops": 5.0}]
 
 
 @pytest.mark.parametrize("metrics, asked", [(None, 1), ({}, 1), ({"x": 0}, 0), ({"flops": float("nan")}, 0)])
-def test_a14_what_counts_as_metrics(fake, hooks, metrics, asked):
+def test_a14_what_counts_as_metrics(sim, register, metrics, asked):
     """None and an empty dict are no metrics; anything else is."""
     calls = []
-    hooks("k", lambda **kwargs: calls.append(kwargs))
+    register("k", lambda **kwargs: calls.append(kwargs))
     with enigma.profile():
-        fake.run("k", metrics=metrics)
+        sim.run("k", metrics=metrics)
     assert len(calls) == asked
 
 
-def test_a14_other_kernels_untimed_runs_and_scopes_ask_nothing(fake, hooks):
+def test_a14_other_kernels_untimed_runs_and_scopes_ask_nothing(sim, register):
     """Only recorded dispatches of that very kernel fire its hook."""
     calls = []
-    hooks("k", lambda **kwargs: calls.append(kwargs))
-    fake.run("k")
+    register("k", lambda **kwargs: calls.append(kwargs))
+    sim.run("k")
     with enigma.profile():
-        fake.run("kk")
-        fake.run("K")
+        sim.run("kk")
+        sim.run("K")
         with scope("k"):
             pass
-        fake.kernel("k").dispatch_timed(GRID, THREADS)
-        enigma.benchmark_kernel(fake.kernel("k"), grid=GRID, threads=THREADS, repeat=2)
+        sim.kernel("k").dispatch_timed(GRID, THREADS)
+        enigma.benchmark_kernel(sim.kernel("k"), grid=GRID, threads=THREADS, repeat=2)
     assert calls == []
 
 
 @pytest.mark.parametrize("answer", [None, {}], ids=repr)
-def test_a14_hook_may_decline(fake, hooks, answer, recwarn):
+def test_a14_hook_may_decline(sim, register, answer, recwarn):
     """None and {} are answers, without a warning."""
-    hooks("k", lambda **_: answer)
+    register("k", lambda **_: answer)
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
     assert dispatch(p).metrics == {} and not recwarn.list
 
 
@@ -535,14 +521,14 @@ JUNK = {
 
 
 @pytest.mark.parametrize("hook, metrics", JUNK.values(), ids=JUNK.keys())
-def test_a16_hook_faults_do_not_reach_the_dispatch(fake, hooks, hook, metrics):
+def test_a16_hook_faults_do_not_reach_the_dispatch(sim, register, hook, metrics):
     """The dispatch is as it would be, the event has no metrics, and there is one warning that names hook and error."""
-    hooks("k", hook)
+    register("k", hook)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with enigma.profile() as p:
             for _ in range(3):
-                fake.run("k", us=7)
+                sim.run("k", us=7)
     assert [(e.gpu_time_us, e.metrics, "error" in e.metadata) for e in p.events()] == [(7.0, metrics, False)] * 3
     warning = one(caught)
     assert warning.category is RuntimeWarning
@@ -550,96 +536,96 @@ def test_a16_hook_faults_do_not_reach_the_dispatch(fake, hooks, hook, metrics):
 
 
 @pytest.mark.parametrize("value", [-1, -0.5, 0, True, 2**70])
-def test_a16_odd_numbers_are_numbers(fake, hooks, value, recwarn):
+def test_a16_odd_numbers_are_numbers(sim, register, value, recwarn):
     """Negative and big numbers and bools are kept as given, without a warning."""
-    hooks("k", lambda **_: {"flops": value})
+    register("k", lambda **_: {"flops": value})
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
     assert dispatch(p).metrics == {"flops": float(value)} and not recwarn.list
 
 
-def test_a16_finite_ones_may_stay(fake, hooks):
+def test_a16_finite_ones_may_stay(sim, register):
     """Of a dict with a NaN in it at most the finite ones are kept."""
-    hooks("k", lambda **_: {"flops": float("nan"), "bytes": 4})
+    register("k", lambda **_: {"flops": float("nan"), "bytes": 4})
     with enigma.profile() as p, pytest.warns(RuntimeWarning):
-        fake.run("k")
+        sim.run("k")
     assert dispatch(p).metrics in ({}, {"bytes": 4.0})
 
 
-def test_a16_warning_as_error_does_not_reach_the_dispatch(fake, hooks, monkeypatch):
+def test_a16_warning_as_error_does_not_reach_the_dispatch(sim, register, monkeypatch):
     """With warnings turned into errors the dispatch still returns; the error goes to sys.unraisablehook."""
     seen = []
     monkeypatch.setattr(sys, "unraisablehook", seen.append)
-    hooks("k", raises)
+    register("k", raises)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with enigma.profile() as p:
-            fake.run("k", us=3)
-            fake.run("k", us=3)
+            sim.run("k", us=3)
+            sim.run("k", us=3)
     assert [e.gpu_time_us for e in p.events()] == [3.0, 3.0]
     assert isinstance(one(seen).exc_value, RuntimeWarning)
 
 
-def test_a16_registering_again_warns_again(fake, hooks):
+def test_a16_registering_again_warns_again(sim, register):
     """One warning a registration: the same junk registered twice warns twice."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with enigma.profile():
             for _ in range(2):
-                hooks("k", raises)
-                fake.run("k")
-                fake.run("k")
+                register("k", raises)
+                sim.run("k")
+                sim.run("k")
     assert len(caught) == 2
 
 
-def test_a16_hook_unregisters_itself(fake, hooks):
+def test_a16_hook_unregisters_itself(sim, register):
     """The call in progress still counts; the next dispatch has no metrics."""
 
     def hook(**_):
         enigma.unregister_kernel_hook("k")
         return {"flops": 1}
 
-    hooks("k", hook)
+    register("k", hook)
     with enigma.profile() as p:
-        fake.run("k")
-        fake.run("k")
+        sim.run("k")
+        sim.run("k")
     assert [e.metrics for e in p.events()] == [{"flops": 1.0}, {}]
 
 
-def test_a16_hook_replaces_itself(fake, hooks):
+def test_a16_hook_replaces_itself(sim, register):
     """A hook may register its successor while it runs."""
 
     def hook(**_):
         enigma.register_kernel_hook("k", lambda **_: {"flops": 2})
         return {"flops": 1}
 
-    hooks("k", hook)
+    register("k", hook)
     with enigma.profile() as p:
-        fake.run("k")
-        fake.run("k")
+        sim.run("k")
+        sim.run("k")
     assert [e.metrics for e in p.events()] == [{"flops": 1.0}, {"flops": 2.0}]
 
 
 @pytest.mark.parametrize("inner", ["k", "other"])
-def test_a16_hook_that_dispatches(fake, hooks, inner):
+def test_a16_hook_that_dispatches(sim, register, inner):
     """A dispatch made inside a hook runs and is recorded, and no hook is called from inside a hook."""
     calls = []
 
     def hook(**kwargs):
         calls.append(kwargs["kernel_name"])
-        fake.run(inner)
+        sim.run(inner)
         return {"flops": 1}
 
-    fake.kernel("other")
-    hooks("k", hook)
-    hooks("other", hook)
+    sim.kernel("other")
+    register("k", hook)
+    register("other", hook)
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
     assert calls == ["k"]
     assert sorted((e.kernel_name, tuple(e.metrics)) for e in p.events()) == sorted([("k", ("flops",)), (inner, ())])
 
 
-def test_a16_hook_that_opens_scopes_and_reads(fake, hooks):
+def test_a16_hook_that_opens_scopes_and_reads(sim, register):
     """A hook may open scopes and read the profiler that is recording."""
 
     def hook(**_):
@@ -647,11 +633,11 @@ def test_a16_hook_that_opens_scopes_and_reads(fake, hooks):
             enigma.get_active_profiler().events()
         return {"flops": 1}
 
-    hooks("k", hook)
+    register("k", hook)
     with enigma.profile() as p:
         with scope("s"):
-            fake.run("k")
-        assert fake.path() == ()
+            sim.run("k")
+        assert sim.path() == ()
     assert dispatch(p, "k").metrics == {"flops": 1.0}
     assert named(p, "in hook").call_path[-1] == "in hook"
 
@@ -671,18 +657,18 @@ def test_a16_registering_nonsense(name, hook):
         enigma.register_kernel_hook(name, hook)
 
 
-def test_a17_last_registration_wins(fake, hooks):
+def test_a17_last_registration_wins(sim, register):
     """Registering again replaces; unregistering once removes."""
-    hooks("k", lambda **_: {"flops": 1})
-    hooks("k", lambda **_: {"flops": 2})
+    register("k", lambda **_: {"flops": 1})
+    register("k", lambda **_: {"flops": 2})
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
         enigma.unregister_kernel_hook("k")
-        fake.run("k")
+        sim.run("k")
     assert [e.metrics for e in p.events()] == [{"flops": 2.0}, {}]
 
 
-def test_a17_replaced_hooks_are_let_go(hooks):
+def test_a17_replaced_hooks_are_let_go(register):
     """A hook that was replaced or unregistered is no longer referred to."""
 
     def hook(**_):
@@ -690,30 +676,30 @@ def test_a17_replaced_hooks_are_let_go(hooks):
 
     before = sys.getrefcount(hook)
     for _ in range(100):
-        hooks("k", hook)
+        register("k", hook)
     enigma.unregister_kernel_hook("k")
     assert sys.getrefcount(hook) == before
 
 
-def test_a17_registering_while_another_thread_dispatches(fake, hooks):
+def test_a17_registering_while_another_thread_dispatches(sim, register):
     """No crash, and each event has the metrics of one of the registered hooks or none."""
     rounds, start = 2_000, threading.Barrier(2)
 
-    def register():
+    def change():
         start.wait()
         for i in range(rounds):
-            hooks_of = (lambda **_: {"flops": 1}), (lambda **_: {"flops": 2})
-            enigma.register_kernel_hook("k", hooks_of[i % 2])
+            pair = (lambda **_: {"flops": 1}), (lambda **_: {"flops": 2})
+            enigma.register_kernel_hook("k", pair[i % 2])
             if i % 3 == 0:
                 enigma.unregister_kernel_hook("k")
 
-    hooks("k", lambda **_: {"flops": 1})
-    thread = threading.Thread(target=register)
+    register("k", lambda **_: {"flops": 1})
+    thread = threading.Thread(target=change)
     thread.start()
     with enigma.profile() as p:
         start.wait()
         for _ in range(rounds):
-            fake.run("k")
+            sim.run("k")
         thread.join()
     seen = {tuple(e.metrics.items()) for e in p.events()}
     assert len(p.events()) == rounds
@@ -723,56 +709,56 @@ def test_a17_registering_while_another_thread_dispatches(fake, hooks):
 # ---- A19 to A23: profilers ---------------------------------------------------------------------------------------------------
 
 
-def test_a19_scope_opened_while_nothing_records(fake):
+def test_a19_scope_opened_while_nothing_records(sim):
     """Such a scope is on no path and no event; a profiler that starts later begins at ()."""
     with scope("x"):
         with enigma.profile() as p1:
-            fake.run("k")
+            sim.run("k")
         with enigma.profile() as p2:
-            fake.run("k")
+            sim.run("k")
             with scope("y"):
-                fake.run("k")
+                sim.run("k")
     with enigma.profile() as p3:
-        fake.run("k")
+        sim.run("k")
     assert [e.call_path for e in p1.events()] == [()]
     assert [e.call_path for e in p2.events()] == [(), ("y",), ("y",)]
     assert [e.call_path for e in p3.events()] == [()]
 
 
-def test_a19_scope_opened_under_another_profiler(fake):
+def test_a19_scope_opened_under_another_profiler(sim):
     """It is at the front of the inner profiler's paths while it is open, and not afterwards."""
     with enigma.profile() as outer:
         with scope("x"):
             with enigma.profile() as p1:
-                fake.run("k")
+                sim.run("k")
         with enigma.profile() as p2:
-            fake.run("k")
+            sim.run("k")
     assert [e.call_path for e in p1.events()] == [("x",)]
     assert [e.call_path for e in p2.events()] == [()]
     assert [e.name for e in outer.events()] == ["x"]
 
 
-def test_a19_scope_outlives_the_profiler(fake):
+def test_a19_scope_outlives_the_profiler(sim):
     """A scope left after its profiler has the profiler's end and is marked; nothing of it is in the next one."""
     s = scope("x")
     with enigma.profile() as p1:
         s.__enter__()
-        fake.advance(5 * US)
-    fake.advance(100 * US)
+        sim.advance(5 * US)
+    sim.advance(100 * US)
     with enigma.profile() as p2:
-        fake.run("k")
+        sim.run("k")
         s.__exit__(None, None, None)
-        fake.run("k")
+        sim.run("k")
     event = one(p1.events())
     assert (event.name, event.duration_us, "unfinished" in event.metadata) == ("x", 5.0, True)
     assert [e.call_path for e in p2.events()] == [(), ()]
 
 
-def test_a20_leaving_twice(fake):
+def test_a20_leaving_twice(sim):
     """The second exit does nothing: no crash, no change."""
     p = enigma.profile()
     with p:
-        fake.run("k")
+        sim.run("k")
     before = p.events()
     for _ in range(3):
         p.__exit__(None, None, None)
@@ -790,14 +776,14 @@ def test_a20_leaving_without_entering(tmp_path):
     assert export_all(p, tmp_path)["hatchet"]
 
 
-def test_a20_reading_before_leaving(fake, tmp_path):
+def test_a20_reading_before_leaving(sim, tmp_path):
     """Events, rows and files taken while it records hold what is finished so far."""
     with enigma.profile() as p:
         assert p.events() == []
         assert export_all(p, tmp_path)["hatchet"]
         with scope("open"):
             with scope("done"):
-                fake.run("k", us=4)
+                sim.run("k", us=4)
             assert [e.label for e in p.events()] == ["gpu_dispatch:k", "done"]
             assert row_of(p.key_averages(), "done").calls == 1
             out = export_all(p, tmp_path)
@@ -808,72 +794,72 @@ def test_a20_reading_before_leaving(fake, tmp_path):
     assert early == p.events()[:2]
 
 
-def test_a20_results_are_snapshots(fake):
+def test_a20_results_are_snapshots(sim):
     """A result taken before more was recorded stays as it was."""
     with enigma.profile() as p:
-        fake.run("k")
+        sim.run("k")
         result = p.key_averages()
         table = result.table()
-        fake.run("k")
+        sim.run("k")
     assert result.table() == table and one(result.rows()).calls == 1
     assert one(p.key_averages().rows()).calls == 2
 
 
-def test_a22_profiler_is_entered_once(fake):
+def test_a22_profiler_is_entered_once(sim):
     """Entering again raises RuntimeError, while it is active and afterwards, and changes nothing."""
     p = enigma.profile()
     with p:
-        fake.run("k")
+        sim.run("k")
         with pytest.raises(RuntimeError):
             p.__enter__()
         assert enigma.get_active_profiler() is p
-        fake.run("k")
+        sim.run("k")
     with pytest.raises(RuntimeError):
         p.__enter__()
     assert enigma.get_active_profiler() is None
-    fake.run("k")
+    sim.run("k")
     assert len(p.events()) == 2
 
 
 @pytest.mark.parametrize("times", [2, 3, 10])
-def test_a22_scope_is_entered_again(fake, times):
+def test_a22_scope_is_entered_again(sim, times):
     """Each entry of a scope object is an event of its own, with its own times."""
     s = scope("s", metrics={"flops": 1}, tag="t")
     with enigma.profile() as p:
         for i in range(times):
             with s:
-                fake.advance((i + 1) * US)
+                sim.advance((i + 1) * US)
     assert [e.duration_us for e in p.events()] == [float(i + 1) for i in range(times)]
     assert {(e.call_path, e.metrics["flops"], e.metadata["tag"]) for e in p.events()} == {(("s",), 1.0, "t")}
 
 
-def test_a22_scope_is_entered_nested(fake):
+def test_a22_scope_is_entered_nested(sim):
     """The same object inside itself: each exit ends the innermost entry."""
     s = scope("s")
     with enigma.profile() as p:
         with s:
-            fake.advance(US)
+            sim.advance(US)
             with s:
-                fake.advance(2 * US)
+                sim.advance(2 * US)
                 with s:
-                    fake.advance(4 * US)
-            fake.advance(8 * US)
-        assert fake.path() == ()
+                    sim.advance(4 * US)
+            sim.advance(8 * US)
+        assert sim.path() == ()
     assert [(e.call_path, e.duration_us) for e in p.events()[:3]] == [
         (("s",) * 3, 4.0), (("s",) * 2, 6.0), (("s",), 15.0)]
 
 
-def test_a22_scope_is_entered_under_two_profilers(fake):
+def test_a22_scope_is_entered_under_two_profilers(sim):
     """Entries under different profilers, and under none, do not mix."""
     s = scope("s")
     with s:
-        fake.advance(US)
+        sim.advance(US)
     with enigma.profile() as p1, s:
-        fake.advance(2 * US)
+        sim.advance(2 * US)
     with s:
-        fake.advance(US)
+        sim.advance(US)
     with enigma.profile() as p2, s:
-        fake.advance(3 * US)
+        sim.advance(3 * US)
     assert (named(p1, "s").duration_us, named(p2, "s").duration_us) == (2.0, 3.0)
 
 
@@ -922,23 +908,23 @@ def test_a23_capture_is_a_path(path):
 # ---- A26: out of order -----------------------------------------------------------------------------------------------------
 
 
-def test_a26_exit_out_of_order(fake):
+def test_a26_exit_out_of_order(sim):
     """a, b entered, a left, dispatch, b left: no exception, () at the end, the dispatch under b."""
     with enigma.profile() as p:
         a, b = scope("a"), scope("b")
         a.__enter__()
         b.__enter__()
-        fake.advance(US)
+        sim.advance(US)
         a.__exit__(None, None, None)
-        fake.run("k", us=5)
+        sim.run("k", us=5)
         b.__exit__(None, None, None)
-        assert fake.path() == ()
+        assert sim.path() == ()
     assert dispatch(p, "k").call_path in (("b",), ("a", "b"))
     assert (named(p, "a").duration_us, named(p, "b").duration_us) == (1.0, 6.0)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations("abcd"))[::3], ids="".join)
-def test_a26_any_order(fake, order):
+def test_a26_any_order(sim, order):
     """Four scopes left in any order: each event has its own times, and no name stays on the path."""
     with enigma.profile() as p:
         scopes = {name: scope(name) for name in "abcd"}
@@ -946,12 +932,12 @@ def test_a26_any_order(fake, order):
             scopes[name].__enter__()
         left = set()
         for name in order:
-            fake.advance(US)
+            sim.advance(US)
             scopes[name].__exit__(None, None, None)
             left.add(name)
             innermost = max(set("abcd") - left, default=None)
-            assert (fake.path() or (None,))[-1] == innermost
-        assert fake.path() == ()
+            assert (sim.path() or (None,))[-1] == innermost
+        assert sim.path() == ()
         with scope("after"):
             pass
     assert named(p, "after").call_path == ("after",)
@@ -960,7 +946,7 @@ def test_a26_any_order(fake, order):
         assert named(p, name).duration_us == probes + 1 + probes * 1.0
 
 
-def test_a26_exit_twice_and_exit_first(fake):
+def test_a26_exit_twice_and_exit_first(sim):
     """Leaving a scope that is not open raises nothing and changes nothing."""
     with enigma.profile() as p:
         s = scope("s")
@@ -969,21 +955,21 @@ def test_a26_exit_twice_and_exit_first(fake):
             with s:
                 pass
             s.__exit__(None, None, None)
-            assert fake.path() == ("outer",)
+            assert sim.path() == ("outer",)
     assert [e.name for e in p.events() if e.category == "scope"] == ["s", "outer"]
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyboardInterrupt(), GeneratorExit(), StopIteration(3)], ids=repr)
-def test_a26_body_raises(fake, error):
+def test_a26_body_raises(sim, error):
     """The exception leaves as it came, the stack is restored, the scope that raised is marked."""
     with enigma.profile() as p:
         with pytest.raises(type(error)) as caught:
             with scope("outer"):
                 with scope("inner"):
-                    fake.run("k")
+                    sim.run("k")
                     raise error
         assert caught.value is error
-        assert fake.path() == ()
+        assert sim.path() == ()
     assert type(error).__name__ in named(p, "inner").metadata["error"]
     assert dispatch(p, "k").call_path == ("outer", "inner")
 
@@ -991,27 +977,27 @@ def test_a26_body_raises(fake, error):
 # ---- A28: decorator ----------------------------------------------------------------------------------------------------------
 
 
-def test_a28_decorated_function(fake):
+def test_a28_decorated_function(sim):
     """One event a call; arguments, result and name pass through."""
 
     @enigma.scope("f", metrics={"flops": 2}, tag="t")
     def f(a, *rest, b=1, **more):
         """Doc of f."""
-        fake.run("k")
+        sim.run("k")
         return a, rest, b, more
 
     assert f(1) == (1, (), 1, {})
     with enigma.profile() as p:
         assert f(1, 2, b=3, c=4) == (1, (2,), 3, {"c": 4})
         assert f(a=5) == (5, (), 1, {})
-        assert fake.path() == ()
+        assert sim.path() == ()
     assert (f.__name__, f.__doc__) == ("f", "Doc of f.")
     events = [e for e in p.events() if e.name == "f"]
     assert [(e.call_path, e.metrics, e.metadata["tag"]) for e in events] == [(("f",), {"flops": 2.0}, "t")] * 2
     assert [e.call_path for e in dispatches(p, "k")] == [("f",)] * 2
 
 
-def test_a28_decorated_function_that_raises(fake):
+def test_a28_decorated_function_that_raises(sim):
     """The exception passes, the stack is restored, the event is marked."""
 
     @enigma.scope("f")
@@ -1022,17 +1008,17 @@ def test_a28_decorated_function_that_raises(fake):
         for _ in range(2):
             with pytest.raises(LookupError, match="here"):
                 f()
-        assert fake.path() == ()
+        assert sim.path() == ()
     events = [e for e in p.events() if e.name == "f"]
     assert len(events) == 2 and all("LookupError" in e.metadata["error"] for e in events)
 
 
-def test_a28_recursive_function(fake):
+def test_a28_recursive_function(sim):
     """Each level is its own event."""
 
     @enigma.scope("f")
     def f(n):
-        fake.advance(US)
+        sim.advance(US)
         return n and f(n - 1)
 
     with enigma.profile() as p:
@@ -1041,7 +1027,7 @@ def test_a28_recursive_function(fake):
     assert row_of(p.key_averages(), "f").cpu_total_us == 4.0
 
 
-def test_a28_methods(fake):
+def test_a28_methods(sim):
     """Methods, class methods, static methods and properties keep what they are bound to."""
 
     class C:
@@ -1077,29 +1063,29 @@ def test_a28_methods(fake):
     assert p.events()[-1].category == "python"
 
 
-def test_a28_coroutines_and_generators(fake):
+def test_a28_coroutines_and_generators(sim):
     """The body is timed, not the making of the object."""
 
     @enigma.scope("coroutine")
     async def coroutine():
-        fake.advance(3 * US)
+        sim.advance(3 * US)
         return 1
 
     @enigma.scope("generator")
     def generator():
         got = yield 1
-        fake.advance(4 * US)
+        sim.advance(4 * US)
         yield got
 
     @enigma.scope("async generator")
     async def async_generator():
         yield 1
-        fake.advance(5 * US)
+        sim.advance(5 * US)
         yield 2
 
     async def main():
         made = coroutine()
-        fake.advance(100 * US)
+        sim.advance(100 * US)
         assert await made == 1
         return [item async for item in async_generator()]
 
@@ -1108,7 +1094,7 @@ def test_a28_coroutines_and_generators(fake):
         g = generator()
         assert (next(g), g.send("sent")) == (1, "sent")
         g.close()
-        assert fake.path() == ()
+        assert sim.path() == ()
     times = {e.name: e.duration_us for e in p.events()}
     assert (times["coroutine"], times["generator"], times["async generator"]) == (3.0, 4.0, 5.0)
 
@@ -1120,7 +1106,7 @@ def test_a28_decorating_what_is_no_function(thing):
         enigma.scope("f")(thing)
 
 
-def test_a28_calls_from_threads(fake):
+def test_a28_calls_from_threads(sim):
     """A decorated function is one object used by many threads: each call its own event."""
 
     @enigma.scope("f")

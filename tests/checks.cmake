@@ -15,7 +15,7 @@ enigma_add_test(lint.exports LABELS lint COMMAND ${Python_EXECUTABLE} ${scripts}
 
 enigma_add_test(header.compiles LABELS install ENVIRONMENT ${no_leaks}
     COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/header/run.py ${PROJECT_SOURCE_DIR}/include
-            $<TARGET_FILE:enigma> "${instrument_flags}")
+            $<TARGET_FILE:enigma> "--flags=${instrument_flags}")
 enigma_add_test(install.consumer LABELS install ENVIRONMENT ${no_leaks}
     COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/install/run.py ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
-            ${CMAKE_C_COMPILER} "${instrument_flags}")
+            ${CMAKE_C_COMPILER} "--flags=${instrument_flags}")

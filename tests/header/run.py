@@ -1,4 +1,4 @@
-"""Compiles enigma.h as a user would, by every compiler that is there, and runs the C++ program. run.py <include> <library> <flags>"""
+"""Compiles enigma.h as a user would, by every compiler that is there, and runs the C++ program. run.py <include> <library> --flags=<flags>"""
 
 import pathlib
 import shutil
@@ -18,7 +18,7 @@ def compiles(compiler, standard, source, *rest):
 
 
 def main():
-    include, library, flags = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].split()
+    include, library, flags = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].removeprefix("--flags=").split()
     failed, tried = 0, 0
     for compilers, standards, source in (
         (("gcc", "clang", "cc"), C_STANDARDS, HERE / "use.c"),

@@ -1,5 +1,5 @@
 """Installs a build into a folder, moves that folder, and builds and runs a user's program against it: by CMake's package and
-by pkg-config. run.py <cmake> <build> <compiler> <flags>"""
+by pkg-config. run.py <cmake> <build> <compiler> --flags=<flags>"""
 
 import os
 import pathlib
@@ -42,6 +42,7 @@ def by_pkg_config(prefix, compiler, flags):
 
 def main():
     cmake, build, compiler, flags = sys.argv[1:]
+    flags = flags.removeprefix("--flags=")
     for name in ("first", "moved", "by-cmake"):
         shutil.rmtree(name, ignore_errors=True)
     run(cmake, "--install", build, "--prefix", pathlib.Path("first").resolve())

@@ -1,6 +1,6 @@
 # A memory aid: each target calls a preset or a script. `make` alone lists them.
 .PHONY: help demo test asan tsan fuzz cov lint format golden docs bench wheel soak gpu setup
-help: ; @grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 10
+help: ; @sed -nE 's,^([a-z]+):.* [#]# (.*),\1\t\2,p' Makefile | expand -t 10
 demo: setup ; scripts/demo ## a real computation on the OpenCL device, profiled
 test: setup ; scripts/check dev ## everything built with -Werror, every test
 asan: setup ; scripts/check asan ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -11,7 +11,7 @@ lint: ; scripts/setup lint && scripts/lint ## every linter
 format: ; git ls-files '*.c' '*.h' | xargs clang-format -i ## clang-format, in place
 golden: setup ; ENIGMA_UPDATE_GOLDEN=1 scripts/check dev -R golden ## rewrite the expected exports, then see git diff
 docs: setup ; .venv/bin/python scripts/gen_reference.py ## rewrite docs/reference.md
-bench: setup ; scripts/bench ## costs, each as a ratio to its floor in the same run
+bench: setup ; bench/run ## costs, each as a ratio to its floor in the same run
 wheel: setup ; .venv/bin/python -m pip wheel --no-deps -w dist . ## a wheel in dist/
 soak: setup ; scripts/soak ## a long run, looking for growth
 gpu: ; scripts/gpu-check ## the GPU tests, on a machine with an NVIDIA GPU

@@ -178,7 +178,10 @@ static int check_device(PyObject *object, size_t index)
     if (device == NULL) {
         return -1;
     }
-    int ok = PyArg_ParseTuple(device, "ii;__dlpack_device__() must return (type, id)", &type, &id);
+    bool ok = PyTuple_Check(device) && PyArg_ParseTuple(device, "ii;__dlpack_device__() must return (type, id)", &type, &id);
+    if (!ok && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_TypeError, "__dlpack_device__() must return (type, id)");
+    }
     Py_DECREF(device);
     if (!ok) {
         return -1;

@@ -114,9 +114,8 @@ static void warn_of_exception(Hook *hook)
 {
     PyObject *error = py_error_take();
     if (error != NULL && PyErr_GivenExceptionMatches(error, PyExc_KeyboardInterrupt)) {
-        PyErr_SetInterrupt(); /* meant for the program: raised again where it next looks */
-    }
-    if (error != NULL && !hook->warned) {
+        PyErr_SetInterrupt(); /* no fault of the hook, and meant for the program: raised again where it next looks */
+    } else if (error != NULL && !hook->warned) {
         hook->warned = true; /* before anything that can run code: showing a warning may dispatch */
         PyObject *text = py_error_text((PyObject *)Py_TYPE(error), error), *name = hook_name(hook->callable);
         if (text != NULL && name != NULL &&

@@ -83,19 +83,6 @@ static void part_copy(uint8_t *to, const eni_image_part *part)
     }
 }
 
-static enigma_status image_size(const eni_image_part *parts, size_t count, size_t *out)
-{
-    size_t size = sizeof(eni_image_header);
-    for (size_t i = 0; i < count; i++) {
-        size_t add = (i == 0 || !same_stream(&parts[i - 1], &parts[i])) ? sizeof(eni_chunk) : 0;
-        if (__builtin_add_overflow(size, add, &size) || __builtin_add_overflow(size, (size_t)parts[i].used, &size)) {
-            return ENI_NO_MEMORY();
-        }
-    }
-    *out = size;
-    return ENIGMA_OK;
-}
-
 /* Parts must not overlap or leave gaps within a stream; used is a multiple of 8. */
 static enigma_status parts_check(const eni_image_part *parts, size_t count)
 {
@@ -110,40 +97,98 @@ static enigma_status parts_check(const eni_image_part *parts, size_t count)
     return ENIGMA_OK;
 }
 
-enigma_status eni_image_build(const eni_image_header *header, eni_image_part *parts, size_t count, uint8_t **out, size_t *out_size)
+/* An image that grows. */
+typedef struct builder {
+    uint8_t *image;
+    size_t size, capacity;
+} builder;
+
+static enigma_status builder_reserve(builder *to, size_t capacity)
 {
-    size_t size = 0;
-    *out = NULL;
-    *out_size = 0;
+    if (capacity <= to->capacity) {
+        return ENIGMA_OK;
+    }
+    uint8_t *image = eni_resize(to->image, to->capacity, capacity);
+    if (image == NULL) {
+        return ENI_NO_MEMORY();
+    }
+    to->image = image;
+    to->capacity = capacity;
+    return ENIGMA_OK;
+}
+
+/* What parts take in an image: their bytes and a header for each stream. */
+static enigma_status parts_size(const eni_image_part *parts, size_t count, size_t *size)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t add = (i == 0 || !same_stream(&parts[i - 1], &parts[i])) ? sizeof(eni_chunk) : 0;
+        if (__builtin_add_overflow(*size, add, size) || __builtin_add_overflow(*size, (size_t)parts[i].used, size)) {
+            return ENI_NO_MEMORY();
+        }
+    }
+    return ENIGMA_OK;
+}
+
+/* Appends whole streams. */
+static enigma_status builder_add(builder *to, eni_image_part *parts, size_t count)
+{
+    size_t size = to->size;
     if (count > 1) {
         qsort(parts, count, sizeof *parts, part_order);
     }
     ENI_TRY(parts_check(parts, count));
-    ENI_TRY(image_size(parts, count, &size));
-    uint8_t *image = eni_alloc(size);
-    if (image == NULL) {
-        return ENI_NO_MEMORY();
-    }
-    memcpy(image, header, sizeof *header);
-    uint8_t *at = image + sizeof *header;
+    ENI_TRY(parts_size(parts, count, &size));
+    ENI_TRY(builder_reserve(to, size));
     eni_chunk *chunk = NULL;
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || !same_stream(&parts[i - 1], &parts[i])) {
-            chunk = (eni_chunk *)(void *)at;
+            chunk = (eni_chunk *)(void *)(to->image + to->size);
             *chunk = (eni_chunk){.magic = ENI_CHUNK_MAGIC,
                                  .stream = parts[i].chunk->stream,
                                  .owner = parts[i].chunk->owner,
                                  .thread_id = parts[i].chunk->thread_id};
-            at += sizeof *chunk;
+            to->size += sizeof *chunk;
         }
-        part_copy(at, &parts[i]);
-        at += parts[i].used;
+        part_copy(to->image + to->size, &parts[i]);
+        to->size += parts[i].used;
         chunk->used += parts[i].used;
         chunk->capacity = chunk->used;
     }
-    *out = image;
-    *out_size = size;
     return ENIGMA_OK;
+}
+
+static enigma_status builder_begin(builder *to, const eni_image_header *header, size_t expected)
+{
+    *to = (builder){NULL, 0, 0};
+    ENI_TRY(builder_reserve(to, sizeof *header + expected));
+    memcpy(to->image, header, sizeof *header);
+    to->size = sizeof *header;
+    return ENIGMA_OK;
+}
+
+/* Hands the image over, or gives it up where something failed. */
+static enigma_status builder_end(builder *from, enigma_status status, uint8_t **image, size_t *size)
+{
+    uint8_t *fitting = status == ENIGMA_OK ? eni_resize(from->image, from->capacity, from->size) : NULL;
+    if (fitting == NULL) {
+        eni_free(from->image, from->capacity);
+        return status == ENIGMA_OK ? ENI_NO_MEMORY() : status;
+    }
+    *image = fitting;
+    *size = from->size;
+    return ENIGMA_OK;
+}
+
+enigma_status eni_image_build(const eni_image_header *header, eni_image_part *parts, size_t count, uint8_t **image, size_t *size)
+{
+    builder to;
+    *image = NULL;
+    *size = 0;
+    enigma_status status = builder_begin(&to, header, 0);
+    if (status == ENIGMA_OK) {
+        status = builder_add(&to, parts, count);
+    }
+    return builder_end(&to, status, image, size);
 }
 
 /* ---- copying a journal ---- */
@@ -190,49 +235,50 @@ static bool parts_add_shared(part_list *list, eni_journal *journal)
     return ok;
 }
 
-/* A private copy of what records refer by: their bytes, read before anything else is listed. */
-static uint8_t *records_take(part_list *list, size_t *size)
+static enigma_status add_list(builder *to, part_list *list, bool listed)
 {
-    *size = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        *size += list->parts[i].used;
-    }
-    uint8_t *copy = eni_alloc(*size == 0 ? 1 : *size);
-    uint8_t *at = copy;
-    for (size_t i = 0; i < list->count && copy != NULL; i++) {
-        part_copy(at, &list->parts[i]);
-        list->parts[i].data = at;
-        at += list->parts[i].used;
-    }
-    return copy;
+    return listed ? builder_add(to, list->parts, list->count) : ENI_NO_MEMORY();
+}
+
+static enigma_status add_records(builder *to, eni_journal *journal)
+{
+    part_list list = {NULL, 0, 0};
+    enigma_status status = add_list(to, &list, parts_add_lanes(&list, journal, true));
+    eni_free(list.parts, list.capacity * sizeof *list.parts);
+    return status;
+}
+
+/* Everything that records refer to, listed after they were copied. */
+static enigma_status add_referred(builder *to, eni_journal *journal)
+{
+    part_list list = {NULL, 0, 0};
+    pieces_part pieces = {.pieces = NULL};
+    bool listed = parts_add_lanes(&list, journal, false) && parts_add_shared(&list, journal) && pieces_take(&pieces) &&
+                  parts_add(&list, &pieces.chunk, (const uint8_t *)pieces.pieces, pieces.count * sizeof *pieces.pieces);
+    enigma_status status = add_list(to, &list, listed);
+    eni_free(pieces.pieces, (pieces.count + 1) * sizeof *pieces.pieces);
+    eni_free(list.parts, list.capacity * sizeof *list.parts);
+    return status;
 }
 
 enigma_status eni_journal_image(eni_journal *journal, const eni_image_options *options, uint8_t **image, size_t *size)
 {
-    part_list list = {NULL, 0, 0};
-    pieces_part pieces = {.pieces = NULL};
-    uint8_t *records = NULL;
-    size_t records_size = 0;
-    enigma_status status = ENIGMA_E_NO_MEMORY;
+    const eni_image_header header = {.magic = ENI_IMAGE_MAGIC,
+                                     .version = ENI_IMAGE_VERSION,
+                                     .header_size = sizeof header,
+                                     .pid = options->pid,
+                                     .flags = options->flags,
+                                     .dropped = __atomic_load_n(&journal->dropped, __ATOMIC_RELAXED),
+                                     .end_ticks = options->end_ticks};
+    builder to;
     *image = NULL;
     *size = 0;
-    if (!parts_add_lanes(&list, journal, true) || (records = records_take(&list, &records_size)) == NULL ||
-        !parts_add_lanes(&list, journal, false) || !parts_add_shared(&list, journal) || !pieces_take(&pieces) ||
-        !parts_add(&list, &pieces.chunk, (const uint8_t *)pieces.pieces, pieces.count * sizeof *pieces.pieces)) {
-        status = ENI_NO_MEMORY();
-        goto done;
+    enigma_status status = builder_begin(&to, &header, 0);
+    if (status == ENIGMA_OK) {
+        status = add_records(&to, journal);
     }
-    eni_image_header header = {.magic = ENI_IMAGE_MAGIC,
-                               .version = ENI_IMAGE_VERSION,
-                               .header_size = sizeof header,
-                               .pid = options->pid,
-                               .flags = options->flags,
-                               .dropped = __atomic_load_n(&journal->dropped, __ATOMIC_RELAXED),
-                               .end_ticks = options->end_ticks};
-    status = eni_image_build(&header, list.parts, list.count, image, size);
-done:
-    eni_free(records, records_size == 0 ? 1 : records_size);
-    eni_free(pieces.pieces, (pieces.count + 1) * sizeof *pieces.pieces);
-    eni_free(list.parts, list.capacity * sizeof *list.parts);
-    return status;
+    if (status == ENIGMA_OK) {
+        status = add_referred(&to, journal);
+    }
+    return builder_end(&to, status, image, size);
 }

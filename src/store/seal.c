@@ -478,12 +478,40 @@ static void add_gpu_time(enigma_profile *profile)
     }
 }
 
-/* Events by start; ties in order of beginning. */
-static enigma_status by_start(const enigma_profile *profile, draft **out)
+/* Takes the part of a child that no sibling before it covers from its parent's self time. */
+static void cover(enigma_profile *profile, uint64_t *covered_to, uint32_t index)
 {
-    size_t at = 0;
+    const eni_event *child = &profile->events[index];
+    if (child->parent == ENI_NONE) {
+        return;
+    }
+    eni_event *parent = &profile->events[child->parent];
+    uint64_t *to = &covered_to[child->parent];
+    uint64_t from = child->start_ns > *to ? child->start_ns : *to;
+    uint64_t end = child->end_ns < parent->end_ns ? child->end_ns : parent->end_ns;
+    from = from > parent->start_ns ? from : parent->start_ns;
+    if (end > from) {
+        parent->self_ns -= end - from;
+        *to = end;
+    }
+}
+
+static bool has_foreign_parents(const enigma_profile *profile)
+{
+    for (size_t i = 0; i < profile->event_count; i++) {
+        const eni_event *event = &profile->events[i];
+        if (event->parent != ENI_NONE && profile->events[event->parent].thread != event->thread) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The events of all threads in the order of their beginning. */
+static enigma_status cover_by_start(enigma_profile *profile, uint64_t *covered_to)
+{
+    size_t count = 0;
     draft *order = eni_alloc((profile->event_count + 1) * sizeof *order);
-    *out = order;
     if (order == NULL) {
         return ENI_NO_MEMORY();
     }
@@ -491,39 +519,47 @@ static enigma_status by_start(const enigma_profile *profile, draft **out)
         const eni_thread_streams *thread = &profile->private_->threads[i];
         for (size_t k = 0; k < record_count(thread); k++) {
             if (thread->event_of[k] != ENI_NONE) {
-                order[at++] = (draft){profile->events[thread->event_of[k]].start_ns, 0, thread->event_of[k]};
+                order[count++] = (draft){profile->events[thread->event_of[k]].start_ns, 0, thread->event_of[k]};
             }
         }
     }
-    return drafts_sort(order, at);
+    enigma_status status = drafts_sort(order, count);
+    for (size_t i = 0; i < count && status == ENIGMA_OK; i++) {
+        cover(profile, covered_to, order[i].record);
+    }
+    eni_free(order, (profile->event_count + 1) * sizeof *order);
+    return status;
+}
+
+/* Records lie in order of beginning, so where all children are of their parent's thread they come in order already. */
+static void cover_by_record(enigma_profile *profile, uint64_t *covered_to)
+{
+    for (size_t i = 0; i < profile->thread_count; i++) {
+        const eni_thread_streams *thread = &profile->private_->threads[i];
+        for (size_t k = 0; k < record_count(thread); k++) {
+            if (thread->event_of[k] != ENI_NONE) {
+                cover(profile, covered_to, thread->event_of[k]);
+            }
+        }
+    }
 }
 
 /* self = duration less the union of the direct children's intervals: children come by start, so the union grows at its end. */
 static enigma_status add_self_time(enigma_profile *profile)
 {
-    draft *order = NULL;
     uint64_t *covered_to = eni_alloc_zero((profile->event_count + 1) * sizeof *covered_to);
-    enigma_status status = covered_to == NULL ? ENI_NO_MEMORY() : by_start(profile, &order);
-    for (size_t i = 0; i < profile->event_count && status == ENIGMA_OK; i++) {
-        eni_event *event = &profile->events[i];
-        event->self_ns = eni_event_duration_ns(event);
+    if (covered_to == NULL) {
+        return ENI_NO_MEMORY();
     }
-    for (size_t i = 0; i < profile->event_count && status == ENIGMA_OK; i++) {
-        const eni_event *child = &profile->events[order[i].record];
-        if (child->parent == ENI_NONE) {
-            continue;
-        }
-        eni_event *parent = &profile->events[child->parent];
-        uint64_t *to = &covered_to[child->parent];
-        uint64_t from = child->start_ns > *to ? child->start_ns : *to;
-        uint64_t end = child->end_ns < parent->end_ns ? child->end_ns : parent->end_ns;
-        from = from > parent->start_ns ? from : parent->start_ns;
-        if (end > from) {
-            parent->self_ns -= end - from;
-            *to = end;
-        }
+    for (size_t i = 0; i < profile->event_count; i++) {
+        profile->events[i].self_ns = eni_event_duration_ns(&profile->events[i]);
     }
-    eni_free(order, (profile->event_count + 1) * sizeof *order);
+    enigma_status status = ENIGMA_OK;
+    if (has_foreign_parents(profile)) {
+        status = cover_by_start(profile, covered_to);
+    } else {
+        cover_by_record(profile, covered_to);
+    }
     eni_free(covered_to, (profile->event_count + 1) * sizeof *covered_to);
     return status;
 }

@@ -121,7 +121,8 @@ enigma_status enigma_set_allocator(enigma_resize_fn resize, void *user)
     eni_error_forget();
     size_t blocks = __atomic_load_n(&allocator.blocks, __ATOMIC_RELAXED);
     if (blocks != 0) {
-        return ENI_FAIL(ENIGMA_E_STATE, "the allocator cannot be replaced: %zu blocks of the present one are in use", blocks);
+        return ENI_FAIL(ENIGMA_E_STATE, "the allocator cannot be replaced: %zu blocks of the present one are in use",
+                        blocks);
     }
     allocator.resize = resize == NULL ? default_resize : resize;
     allocator.user = resize == NULL ? NULL : user;

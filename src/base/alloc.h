@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 
-void *eni_alloc(size_t size);                                    /* not zeroed */
+void *eni_alloc(size_t size); /* not zeroed */
 void *eni_alloc_zero(size_t size);
-void *eni_resize(void *ptr, size_t old_size, size_t new_size);  /* old block stays on failure */
-void eni_free(void *ptr, size_t size);                           /* NULL does nothing */
-char *eni_strdup(const char *text);                              /* free with eni_strfree */
+void *eni_resize(void *ptr, size_t old_size, size_t new_size); /* old block stays on failure */
+void eni_free(void *ptr, size_t size);                         /* NULL does nothing */
+char *eni_strdup(const char *text);                            /* free with eni_strfree */
 void eni_strfree(char *text);
 
 /* Makes room for at least count + 1 elements in a growing array: *capacity doubles, *array may move. False: no memory,

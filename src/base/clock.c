@@ -28,8 +28,8 @@ uint32_t eni_clock_source_ = ENI_CLOCK_MONOTONIC;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t real_source = ENI_CLOCK_MONOTONIC; /* enum eni_clock_source; fixed by init */
 static eni_clock_reading at_load;
-static eni_clock_map map;                /* used where real_source is ENI_CLOCK_COUNTER */
-static eni_mutex lock = ENI_MUTEX_INIT;  /* adding to map, and scripted_depth */
+static eni_clock_map map;               /* used where real_source is ENI_CLOCK_COUNTER */
+static eni_mutex lock = ENI_MUTEX_INIT; /* adding to map, and scripted_depth */
 static uint32_t scripted_depth;
 static uint64_t scripted_ns;
 
@@ -225,10 +225,7 @@ uint64_t eni_clock_convert(const eni_clock_piece *pieces, uint32_t count, uint64
 
 /* ---- The scripted clock ---------------------------------------------------------------------------------------------- */
 
-bool eni_clock_is_scripted(void)
-{
-    return __atomic_load_n(&eni_clock_source_, __ATOMIC_RELAXED) == ENI_CLOCK_SCRIPTED;
-}
+bool eni_clock_is_scripted(void) { return __atomic_load_n(&eni_clock_source_, __ATOMIC_RELAXED) == ENI_CLOCK_SCRIPTED; }
 
 /* An inner begin moves the clock forward alone: a clock never goes back. */
 void enigma_scripted_clock_begin(uint64_t start_ns)

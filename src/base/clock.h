@@ -40,11 +40,11 @@ static inline uint64_t eni_clock_ticks(void)
     return eni_clock_ticks_slow_();
 }
 
-void eni_clock_init(void);                      /* once, at load; cheap */
-void eni_clock_ready(void);                     /* before the first profile: makes sure the rate is known */
-void eni_clock_discipline(bool may_step);       /* may_step: no stamp is open, so the map may jump */
-uint64_t eni_clock_ns(uint64_t ticks);          /* any thread, no lock */
-uint64_t eni_clock_ticks_of(uint64_t ns);       /* the inverse, for events timed elsewhere */
+void eni_clock_init(void);                /* once, at load; cheap */
+void eni_clock_ready(void);               /* before the first profile: makes sure the rate is known */
+void eni_clock_discipline(bool may_step); /* may_step: no stamp is open, so the map may jump */
+uint64_t eni_clock_ns(uint64_t ticks);    /* any thread, no lock */
+uint64_t eni_clock_ticks_of(uint64_t ns); /* the inverse, for events timed elsewhere */
 uint64_t eni_clock_now_ns(void);
 bool eni_clock_is_scripted(void);
 

@@ -35,8 +35,9 @@ void eni_clock_map_discipline(eni_clock_map *map, eni_clock_reading now, bool ma
 
 uint32_t eni_clock_map_count(const eni_clock_map *map);
 const eni_clock_piece *eni_clock_map_piece(const eni_clock_map *map, uint32_t index); /* below the count */
-uint64_t eni_clock_map_ns(const eni_clock_map *map, uint64_t ticks);     /* not empty */
-uint64_t eni_clock_map_ticks(const eni_clock_map *map, uint64_t ns);     /* not empty; the first tick that maps to ns or later */
+uint64_t eni_clock_map_ns(const eni_clock_map *map, uint64_t ticks);                  /* not empty */
+uint64_t eni_clock_map_ticks(const eni_clock_map *map,
+                             uint64_t ns); /* not empty; the first tick that maps to ns or later */
 void eni_clock_map_free(eni_clock_map *map);
 
 /* One piece, continued in both directions. */

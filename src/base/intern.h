@@ -15,7 +15,7 @@ typedef struct eni_intern {
 
 #define ENI_INTERN_NONE UINT32_MAX
 
-uint32_t eni_intern_put(eni_intern *table, enigma_text text);       /* NONE: no memory */
+uint32_t eni_intern_put(eni_intern *table, enigma_text text);        /* NONE: no memory */
 uint32_t eni_intern_find(const eni_intern *table, enigma_text text); /* NONE: not there */
 enigma_text eni_intern_text(const eni_intern *table, uint32_t id);   /* lent */
 void eni_intern_free(eni_intern *table);
@@ -25,12 +25,13 @@ typedef struct eni_map {
     struct {
         uint64_t key;
         uint32_t value, used;
-    } *slots;
+    } * slots;
     size_t count, slot_count;
 } eni_map;
 
-uint32_t *eni_map_put(eni_map *map, uint64_t key, uint32_t fresh); /* where its value is, fresh if new; NULL: no memory */
-const uint32_t *eni_map_find(const eni_map *map, uint64_t key);    /* NULL: not there */
+uint32_t *eni_map_put(eni_map *map, uint64_t key,
+                      uint32_t fresh);                          /* where its value is, fresh if new; NULL: no memory */
+const uint32_t *eni_map_find(const eni_map *map, uint64_t key); /* NULL: not there */
 void eni_map_free(eni_map *map);
 
 #endif

@@ -30,7 +30,8 @@ void eni_json_double(eni_json *json, double value); /* shortest that reads back 
 void eni_json_us(eni_json *json, int64_t ns);       /* us with three decimals */
 void eni_json_bool(eni_json *json, bool value);
 void eni_json_null(eni_json *json);
-void eni_json_value(eni_json *json, const enigma_value *value); /* containers and all; not finite: text "NaN", "Infinity" */
-void eni_json_line(eni_json *json);                 /* a newline before the next element or closing bracket */
+void eni_json_value(eni_json *json,
+                    const enigma_value *value); /* containers and all; not finite: text "NaN", "Infinity" */
+void eni_json_line(eni_json *json);             /* a newline before the next element or closing bracket */
 
 #endif

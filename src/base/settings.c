@@ -131,4 +131,7 @@ static const enigma_setting_info infos[] = {
 #undef ENI_SETTING
 };
 
-const enigma_setting_info *enigma_setting_at(size_t index) { return index < ENI_COUNT_OF(infos) ? &infos[index] : NULL; }
+const enigma_setting_info *enigma_setting_at(size_t index)
+{
+    return index < ENI_COUNT_OF(infos) ? &infos[index] : NULL;
+}

@@ -127,7 +127,8 @@ enigma_status eni_sink_finish(eni_sink *sink)
     if (error == ENOMEM && sink->write == eni_sink_to_str) {
         return ENI_NO_MEMORY();
     }
-    return eni_error_set(ENIGMA_E_IO, error > 0 ? error : 0, NULL, "the output function ended the writing with %d", error);
+    return eni_error_set(ENIGMA_E_IO, error > 0 ? error : 0, NULL, "the output function ended the writing with %d",
+                         error);
 }
 
 int eni_sink_to_str(void *user, const void *data, size_t size)
@@ -361,7 +362,7 @@ enigma_status eni_sink_file(const char *path, eni_sink_body_fn body, const void 
     }
     eni_str target = {0};
     int errnum = follow_links(path, &target);
-    enigma_status status = errnum == 0      ? replace(path, target.data, exists ? &info : NULL, body, arg)
+    enigma_status status = errnum == 0        ? replace(path, target.data, exists ? &info : NULL, body, arg)
                            : errnum == ENOMEM ? ENI_NO_MEMORY()
                                               : eni_error_io(errnum, "cannot write", path);
     eni_str_free(&target);

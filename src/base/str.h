@@ -20,7 +20,8 @@ void eni_str_printf(eni_str *str, const char *format, ...) __attribute__((format
 void eni_str_free(eni_str *str);
 
 /* vsnprintf in the C locale, whatever the program has set: a decimal point stays a point. */
-int eni_str_format(char *buffer, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
+int eni_str_format(char *buffer, size_t size, const char *format, va_list arguments)
+    __attribute__((format(printf, 3, 0)));
 
 /* The shortest decimal digits that read back as the same finite double, with a NUL; the size without it. */
 #define ENI_DOUBLE_BYTES 32

@@ -30,7 +30,12 @@ typedef struct eni_fork_handler {
 void eni_thread_at_fork(const eni_fork_handler *handler); /* handler: static storage */
 
 /* The order in which locks may be taken, outermost first; who holds the clock's takes no other. */
-enum eni_fork_rank { ENI_FORK_RANK_GPU = 100, ENI_FORK_RANK_RECORD = 300, ENI_FORK_RANK_STORE = 500, ENI_FORK_RANK_CLOCK = 900 };
+enum eni_fork_rank {
+    ENI_FORK_RANK_GPU = 100,
+    ENI_FORK_RANK_RECORD = 300,
+    ENI_FORK_RANK_STORE = 500,
+    ENI_FORK_RANK_CLOCK = 900
+};
 
 /* Counts forks: 0 in the first process. An object made in another generation belongs to an ancestor. */
 extern uint32_t eni_fork_generation;

@@ -6,8 +6,7 @@ int main(void)
     enigma_profiler *profiler = NULL;
     enigma_profile *profile = NULL;
     size_t events = 0;
-    if (enigma_version_number() !=
-            ENIGMA_VERSION_MAJOR * 10000 + ENIGMA_VERSION_MINOR * 100 + ENIGMA_VERSION_PATCH ||
+    if (enigma_version_number() != ENIGMA_VERSION_MAJOR * 10000 + ENIGMA_VERSION_MINOR * 100 + ENIGMA_VERSION_PATCH ||
         enigma_profiler_create(NULL, &profiler) != ENIGMA_OK || enigma_profiler_start(profiler) != ENIGMA_OK) {
         return 2;
     }

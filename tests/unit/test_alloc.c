@@ -90,8 +90,10 @@ static void zeroed_and_copied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_that_overflow_give_nothing), cmocka_unit_test(empty_blocks_are_blocks),
-        cmocka_unit_test(grow_keeps_what_is_there),         cmocka_unit_test(allocator_is_refused_while_blocks_are_out),
+        cmocka_unit_test(sizes_that_overflow_give_nothing),
+        cmocka_unit_test(empty_blocks_are_blocks),
+        cmocka_unit_test(grow_keeps_what_is_there),
+        cmocka_unit_test(allocator_is_refused_while_blocks_are_out),
         cmocka_unit_test(zeroed_and_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

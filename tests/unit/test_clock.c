@@ -154,12 +154,9 @@ int main(int argc, char **argv)
         return print_source();
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_the_monotonic_clock),
-        cmocka_unit_test(it_never_goes_back),
-        cmocka_unit_test(saved_pieces_convert_alike),
-        cmocka_unit_test(scripted_clocks_move_when_told),
-        cmocka_unit_test(any_thread_may_use_it),
-        cmocka_unit_test(the_setting_chooses),
+        cmocka_unit_test(it_is_the_monotonic_clock),  cmocka_unit_test(it_never_goes_back),
+        cmocka_unit_test(saved_pieces_convert_alike), cmocka_unit_test(scripted_clocks_move_when_told),
+        cmocka_unit_test(any_thread_may_use_it),      cmocka_unit_test(the_setting_chooses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

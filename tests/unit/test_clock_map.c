@@ -13,7 +13,10 @@ typedef struct fake_clock {
     uint64_t ns;
 } fake_clock;
 
-static eni_clock_reading read_fake(const fake_clock *fake) { return (eni_clock_reading){(uint64_t)fake->ticks, fake->ns}; }
+static eni_clock_reading read_fake(const fake_clock *fake)
+{
+    return (eni_clock_reading){(uint64_t)fake->ticks, fake->ns};
+}
 
 static void pass(fake_clock *fake, uint64_t ns, double drift_ppm)
 {
@@ -84,7 +87,8 @@ static void many_disciplines(double rate, double drift_ppm, bool steps)
         eni_clock_reading noisy = read_fake(&fake);
         noisy.ns += random_below(100);
         eni_clock_map_discipline(map, noisy, steps && random_below(4) == 0);
-        ticks[i] = noisy.ticks + random_below((uint64_t)(50000 * rate) + 1); /* before the next reading or a slew's start */
+        ticks[i] =
+            noisy.ticks + random_below((uint64_t)(50000 * rate) + 1); /* before the next reading or a slew's start */
         ns[i] = eni_clock_map_ns(map, ticks[i]);
     }
     for (int i = 0; i < ROUNDS; i++) {

@@ -109,8 +109,8 @@ static void threads_have_their_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(statuses_have_names_and_texts),    cmocka_unit_test(details_travel),
-        cmocka_unit_test(long_details_stay_whole),          cmocka_unit_test(without_memory_the_status_speaks),
+        cmocka_unit_test(statuses_have_names_and_texts), cmocka_unit_test(details_travel),
+        cmocka_unit_test(long_details_stay_whole),       cmocka_unit_test(without_memory_the_status_speaks),
         cmocka_unit_test(threads_have_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

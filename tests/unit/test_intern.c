@@ -42,7 +42,8 @@ static void any_bytes_are_a_text(void **state)
 {
     (void)state;
     eni_intern table = {0};
-    const enigma_text texts[] = {{"", 0}, {"\0", 1}, {"\0\0", 2}, {"a\0b", 3}, {"a\0c", 3}, {"a", 1}, {NULL, 0}, {"\xff\xfe", 2}};
+    const enigma_text texts[] = {{"", 0},     {"\0", 1}, {"\0\0", 2}, {"a\0b", 3},
+                                 {"a\0c", 3}, {"a", 1},  {NULL, 0},   {"\xff\xfe", 2}};
     for (uint32_t i = 0; i < ENI_COUNT_OF(texts); i++) {
         assert_int_equal(eni_intern_put(&table, texts[i]), i);
     }

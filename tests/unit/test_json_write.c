@@ -46,7 +46,8 @@ static void commas_and_nesting(void **state)
     eni_json_key_text(&json, (enigma_text){"k\"\0", 3});
     eni_json_text(&json, (enigma_text){NULL, 0});
     eni_json_end_object(&json);
-    expect("{\"a\":[-9223372036854775808,18446744073709551615,[],{},true,false,null,-0.001],\"\":\"x\",\"k\\\"\\u0000\":null}");
+    expect("{\"a\":[-9223372036854775808,18446744073709551615,[],{},true,false,null,-0.001],\"\":\"x\","
+           "\"k\\\"\\u0000\":null}");
 }
 
 static void lines(void **state)
@@ -94,7 +95,8 @@ static void texts_are_escaped_and_repaired(void **state)
         {"\b\f\n\r\t", 5, "\"\\b\\f\\n\\r\\t\""},
         {"\0\x01\x1f\x7f", 4, "\"\\u0000\\u0001\\u001f\\u007f\""},
         {"GPU \xf0\x9f\x9a\x80", 8, "\"GPU \xf0\x9f\x9a\x80\""},
-        {"\xff\xc0\x80\xed\xa0\x80z", 7, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\""},
+        {"\xff\xc0\x80\xed\xa0\x80z", 7,
+         "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz\""},
         {"</script>", 9, "\"</script>\""},
         {"\xe2\x80\xa8", 3, "\"\xe2\x80\xa8\""},
     };

@@ -23,8 +23,8 @@ static int log_all(void)
 static void levels(void **state)
 {
     (void)state;
-    static const char error[] = "enigma: error: e 1\n", warn[] = "enigma: warn: w new [31m line\n", info[] = "enigma: info: i\n",
-                      failed[] = "enigma: debug: STATE: failed\n";
+    static const char error[] = "enigma: error: e 1\n", warn[] = "enigma: warn: w new [31m line\n",
+                      info[] = "enigma: info: i\n", failed[] = "enigma: debug: STATE: failed\n";
     child_result *child = malloc(sizeof *child);
     char want[512];
     run_self("log", NULL, NULL, child);

@@ -57,8 +57,9 @@ static void numbers_are_exact(void **state)
     eni_sink_putc(&sink, ' ');
     eni_sink_u64(&sink, UINT64_MAX);
     assert_int_equal(eni_sink_finish(&sink), ENIGMA_OK);
-    assert_string_equal(got.data, "0.000 0.001 0.999 1.000 12.345 -0.001 -1.500 9223372036854775.807 -9223372036854775.808 "
-                                  "0 18446744073709551615");
+    assert_string_equal(got.data,
+                        "0.000 0.001 0.999 1.000 12.345 -0.001 -1.500 9223372036854775.807 -9223372036854775.808 "
+                        "0 18446744073709551615");
     eni_str_free(&got);
 }
 
@@ -262,8 +263,8 @@ static void impossible_paths(void **state)
     static const struct {
         const char *path;
         int errnum;
-    } table[] = {{"", ENOENT}, {"no/such/folder", ENOENT}, {".", EISDIR}, {"/", EISDIR}, {"file/below", ENOTDIR},
-                 {"nothing/", ENOENT}};
+    } table[] = {{"", ENOENT},  {"no/such/folder", ENOENT}, {".", EISDIR},
+                 {"/", EISDIR}, {"file/below", ENOTDIR},    {"nothing/", ENOENT}};
     make("file", "");
     for (size_t i = 0; i < ENI_COUNT_OF(table); i++) {
         assert_int_equal(eni_sink_file(table[i].path, body, &good), ENIGMA_E_IO);

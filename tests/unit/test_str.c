@@ -14,8 +14,9 @@ static void text_grows(void **state)
     eni_str_putc(&str, '\0');
     eni_str_printf(&str, "%d-%s", 5, "x");
     assert_int_equal(str.size, 6);
-    assert_memory_equal(str.data, "ab\0"
-                                  "5-x\0",
+    assert_memory_equal(str.data,
+                        "ab\0"
+                        "5-x\0",
                         7);
     char wide[1000];
     memset(wide, 'w', sizeof wide - 1);
@@ -97,15 +98,15 @@ static void utf8_is_repaired(void **state)
     EXPECT("\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf", 0x800, 0xd7ff, 0xe000, 0xffff);
     EXPECT("\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", 0x10000, 0x10ffff);
     EXPECT("\xf0\x9f\x9a\x80", 0x1f680);
-    EXPECT("\xc0\x80", BAD, BAD);                 /* overlong NUL */
-    EXPECT("\xc1\xbf", BAD, BAD);                 /* overlong */
-    EXPECT("\xe0\x80\x80", BAD, BAD, BAD);        /* overlong */
-    EXPECT("\xe0\x9f\xbf", BAD, BAD, BAD);        /* overlong */
+    EXPECT("\xc0\x80", BAD, BAD);          /* overlong NUL */
+    EXPECT("\xc1\xbf", BAD, BAD);          /* overlong */
+    EXPECT("\xe0\x80\x80", BAD, BAD, BAD); /* overlong */
+    EXPECT("\xe0\x9f\xbf", BAD, BAD, BAD); /* overlong */
     EXPECT("\xf0\x8f\xbf\xbf", BAD, BAD, BAD, BAD);
-    EXPECT("\xed\xa0\x80", BAD, BAD, BAD);        /* a surrogate */
+    EXPECT("\xed\xa0\x80", BAD, BAD, BAD);          /* a surrogate */
     EXPECT("\xf4\x90\x80\x80", BAD, BAD, BAD, BAD); /* above 10FFFF */
     EXPECT("\xf5\xff\xfe\x80", BAD, BAD, BAD, BAD);
-    EXPECT("\xe2\x82", BAD);                      /* cut short: one piece */
+    EXPECT("\xe2\x82", BAD); /* cut short: one piece */
     EXPECT("\xe2\x82x", BAD, 'x');
     EXPECT("\xf0\x9f\x9a", BAD);
     EXPECT("\xf0\x9f\xc3\xa9", BAD, 0xe9);
@@ -133,8 +134,8 @@ static void widths(void **state)
     static const struct {
         uint32_t code;
         int columns;
-    } table[] = {{'a', 1},     {0xe9, 1},   {0x301, 0},   {0x200b, 0},  {0x200d, 0},    {0xfe0f, 0},   {0x4e2d, 2},
-                 {0x1f680, 2}, {0xff21, 2}, {0xac00, 2},  {0x3042, 2},  {0x1100, 2},    {0x1160, 0},   {0xad, 1},
+    } table[] = {{'a', 1},     {0xe9, 1},   {0x301, 0},    {0x200b, 0},  {0x200d, 0}, {0xfe0f, 0},  {0x4e2d, 2},
+                 {0x1f680, 2}, {0xff21, 2}, {0xac00, 2},   {0x3042, 2},  {0x1100, 2}, {0x1160, 0},  {0xad, 1},
                  {0x0378, 1},  {0xffff, 1}, {0x10ffff, 1}, {0x20000, 2}, {0x30a0, 2}, {0xe0100, 0}, {BAD, 1}};
     for (size_t i = 0; i < ENI_COUNT_OF(table); i++) {
         assert_int_equal(eni_utf8_width(table[i].code), table[i].columns);
@@ -147,8 +148,14 @@ static void doubles_read_back(void **state)
     static const struct {
         double value;
         const char *text;
-    } table[] = {{0.0, "0"},     {-0.0, "-0"},    {0.1, "0.1"},     {100, "100"},    {1e21, "1e+21"},
-                 {1.0 / 3, "0.3333333333333333"}, {5e-324, "4.94065645841247e-324"}, {1e-7, "1e-07"},
+    } table[] = {{0.0, "0"},
+                 {-0.0, "-0"},
+                 {0.1, "0.1"},
+                 {100, "100"},
+                 {1e21, "1e+21"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {5e-324, "4.94065645841247e-324"},
+                 {1e-7, "1e-07"},
                  {123456789012345678.0, "1.2345678901234568e+17"}};
     char out[ENI_DOUBLE_BYTES];
     for (size_t i = 0; i < ENI_COUNT_OF(table); i++) {
@@ -172,7 +179,8 @@ static void doubles_read_back(void **state)
 static void locales_change_nothing(void **state)
 {
     (void)state;
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_AT.UTF-8", "nl_NL.UTF-8", "de_DE"};
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8",  "fr_FR.UTF-8",
+                                        "de_AT.UTF-8", "nl_NL.UTF-8", "de_DE"};
     const char *set = NULL;
     for (size_t i = 0; set == NULL && i < ENI_COUNT_OF(names); i++) {
         set = setlocale(LC_NUMERIC, names[i]);
@@ -194,8 +202,8 @@ static void locales_change_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_grows),        cmocka_unit_test(memory_failure_sticks), cmocka_unit_test(texts_compare),
-        cmocka_unit_test(utf8_is_repaired),  cmocka_unit_test(utf8_round_trip),       cmocka_unit_test(widths),
+        cmocka_unit_test(text_grows),        cmocka_unit_test(memory_failure_sticks),  cmocka_unit_test(texts_compare),
+        cmocka_unit_test(utf8_is_repaired),  cmocka_unit_test(utf8_round_trip),        cmocka_unit_test(widths),
         cmocka_unit_test(doubles_read_back), cmocka_unit_test(locales_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

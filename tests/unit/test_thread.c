@@ -53,7 +53,8 @@ static void a_child_has_its_own_numbers(void **state)
     (void)eni_thread_id();
     pid_t child = fork();
     if (child == 0) {
-        _exit(eni_thread_id() != (uint64_t)getpid() || eni_process_id() != (uint32_t)getpid() || eni_fork_generation != 1);
+        _exit(eni_thread_id() != (uint64_t)getpid() || eni_process_id() != (uint32_t)getpid() ||
+              eni_fork_generation != 1);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

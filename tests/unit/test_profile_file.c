@@ -69,9 +69,15 @@ static void test_round_trip(void **state)
     enigma_event event = event_at(loaded, 1);
     assert_int_equal(metadata_of(&event, "list")->as.items.count, 2);
     assert_string_equal(metadata_of(&event, "text")->as.text.data, "\xf0\x9f\x9a\x80");
-    assert_memory_equal(profile->image, loaded->image, profile->image_size);
+    enigma_profile *again = NULL;
+    assert_ok(enigma_profile_save(loaded, "round.enigma"));
+    assert_ok(enigma_profile_load("round.enigma", &again));
+    assert_int_equal(profile->image_size, loaded->image_size);
+    assert_int_equal(loaded->image_size, again->image_size);
+    assert_memory_equal(loaded->image, again->image, again->image_size);
     enigma_profile_free(profile);
     enigma_profile_free(loaded);
+    enigma_profile_free(again);
     unlink("round.enigma");
 }
 

@@ -22,6 +22,7 @@ import os
 import subprocess
 import sys
 
+import chrome_check
 import enigma
 import pytest
 from enigma.testing import ScriptedRuntime, scripted_clock
@@ -209,44 +210,21 @@ def hatchet_node(literal, name):
     return one(node for path, node in hatchet_nodes(literal) if path[-1] == name)
 
 
-def chrome_bytes(profiler, tmp_path, name="profile.trace.json"):
+def chrome_trace(profiler, tmp_path, name="profile.trace.json"):
+    """The export, checked for everything that a reader takes amiss."""
     path = tmp_path / name
     profiler.export_chrome_trace(path)
-    check_chrome(path)
-    return path.read_bytes()
-
-
-def check_chrome(path):
-    """The strict checker of everything that Perfetto and chrome://tracing need."""
-    chrome_check = pytest.importorskip("chrome_check")
-    chrome_check.check_file(path)
-
-
-def chrome_json(profiler, tmp_path, name="profile.trace.json"):
-    return strict_json(chrome_bytes(profiler, tmp_path, name))
-
-
-def slices(trace):
-    return [e for e in trace["traceEvents"] if e["ph"] == "X"]
-
-
-def slices_named(trace, name):
-    return [e for e in slices(trace) if e["name"] == name]
-
-
-def track_names(trace):
-    """(pid, tid) to the thread's name."""
-    return {
-        (e["pid"], e["tid"]): e["args"]["name"]
-        for e in trace["traceEvents"]
-        if e["ph"] == "M" and e["name"] == "thread_name"
-    }
+    return chrome_check.check_file(path)
 
 
 def gpu_slices(trace):
-    """The slices on the tracks of devices."""
-    names = track_names(trace)
-    return [e for e in slices(trace) if names[e["pid"], e["tid"]].startswith("GPU")]
+    """The slices on the tracks of devices, in order of time."""
+    found = [s for s in trace.slices if trace.threads[s.track].startswith("GPU")]
+    return sorted(found, key=lambda s: (s.start, s.end))
+
+
+def cpu_slices(trace):
+    return [s for s in trace.slices if not trace.threads[s.track].startswith("GPU")]
 
 
 def export_all(profiler, tmp_path):
@@ -258,7 +236,7 @@ def export_all(profiler, tmp_path):
         "paths": profiler.key_averages(group_by="call_path").table(),
         "tree": profiler.tree(),
         "hatchet": hatchet_json(profiler, tmp_path),
-        "chrome": chrome_json(profiler, tmp_path),
+        "chrome": chrome_trace(profiler, tmp_path),
     }
 
 

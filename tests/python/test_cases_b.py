@@ -11,7 +11,7 @@ import threading
 
 import enigma
 import pytest
-from caselib import US, check_chrome, dispatch, dispatches, named, one, path_row, simulating, strict_json
+from caselib import US, chrome_trace, dispatch, dispatches, named, one, path_row, simulating
 
 scope = enigma.scope
 
@@ -433,13 +433,9 @@ def test_b11_exports_while_threads_record(tmp_path, threads):
         for thread in pool:
             thread.start()
         start.wait()
-        path = tmp_path / "now.trace.json"
         taken = []
         while any(thread.is_alive() for thread in pool) and len(taken) < 20:
-            p.export_chrome_trace(path)
-            check_chrome(path)
-            taken.append([e for e in strict_json(path.read_bytes())["traceEvents"] if e["ph"] == "X"])
-            taken[-1] = (taken[-1], p.events())
+            taken.append((chrome_trace(p, tmp_path).slices, p.events()))
         for thread in pool:
             thread.join()
         assert sim.path() == ()
@@ -454,7 +450,7 @@ def test_b11_exports_while_threads_record(tmp_path, threads):
         assert {e.call_path[-1] for e in events if e.category == "scope"} <= {
             "inner", *(f"t{n}" for n in range(threads))}
         for s in slices:
-            assert s["args"]["call_path"][-1] == s["name"]
+            assert s.args["call_path"][-1] == s.name
 
 
 @pytest.mark.parametrize("context", ["empty", "copied"])

@@ -166,16 +166,16 @@ static inline size_t memo_slot(uint32_t parent, uintptr_t key)
     return (key ^ key >> 8 ^ (uintptr_t)parent * 0x9e3779b1u) & (ENI_MEMO_SIZE - 1);
 }
 
-static uint32_t memo_miss(eni_lane *lane, enigma_profiler *profiler, size_t slot, uint32_t parent, const void *key, const char *name)
+static uint32_t memo_miss(eni_lane *lane, enigma_profiler *profiler, size_t slot, uint32_t parent, const void *key,
+                          enigma_text name)
 {
-    uint32_t node = enigma_path_child(profiler, parent, eni_text_of(name));
+    uint32_t node = enigma_path_child(profiler, parent, name);
     if (node != parent) {
-        uint32_t size;
         eni_lock(&lane->journal->lock);
-        const char *text = eni_journal_name_text(lane->journal, eni_journal_node_at(lane->journal, node)->name, &size);
+        lane->memo[slot].text = eni_journal_name_text(lane->journal, eni_journal_node_at(lane->journal, node)->name,
+                                                      &lane->memo[slot].size);
         eni_unlock(&lane->journal->lock);
         lane->memo[slot].key = key;
-        lane->memo[slot].text = text;
         lane->memo[slot].parent = parent;
         lane->memo[slot].node = node;
     }
@@ -207,15 +207,18 @@ enigma_scope enigma_begin_site_(enigma_site *site)
     size_t slot = memo_slot(parent, key);
     uint32_t node = lane->memo[slot].node;
     if (ENI_UNLIKELY(lane->memo[slot].key != (const void *)key || lane->memo[slot].parent != parent)) {
-        node = memo_miss(lane, thread->profiler, slot, parent, (const void *)key, site->name);
+        node = memo_miss(lane, thread->profiler, slot, parent, (const void *)key,
+                         eni_text_of(site->name));
     }
     return scope_push(thread, lane, node, ENIGMA_CATEGORY_SCOPE);
 }
 
-static uint32_t text_node(eni_lane *lane, enigma_profiler *profiler, uint32_t parent, const char *name)
+/* The node of a name that is any text, its size exact. */
+static uint32_t text_node(eni_lane *lane, enigma_profiler *profiler, uint32_t parent, enigma_text name)
 {
-    size_t slot = memo_slot(parent, (uintptr_t)name >> 1);
-    if (lane->memo[slot].parent == parent && lane->memo[slot].text != NULL && strcmp(lane->memo[slot].text, name) == 0) {
+    size_t slot = memo_slot(parent, (uintptr_t)name.data >> 1);
+    if (lane->memo[slot].parent == parent && lane->memo[slot].text != NULL && lane->memo[slot].size == name.size &&
+        memcmp(lane->memo[slot].text, name.data, name.size) == 0) {
         return lane->memo[slot].node;
     }
     return memo_miss(lane, profiler, slot, parent, NULL, name);
@@ -228,7 +231,8 @@ enigma_scope enigma_begin_text_(const char *name)
     if (!scope_ready(thread, &lane)) {
         return (enigma_scope){0, NULL};
     }
-    uint32_t node = text_node(lane, thread->profiler, thread->top->node, name == NULL ? "" : name);
+    enigma_text text = eni_text_of(name == NULL ? "" : name);
+    uint32_t node = text_node(lane, thread->profiler, thread->top->node, text);
     return scope_push(thread, lane, node, ENIGMA_CATEGORY_SCOPE);
 }
 
@@ -241,7 +245,8 @@ enigma_scope enigma_begin_desc_(const enigma_scope_desc *desc)
     }
     enigma_profiler *profiler = thread->profiler;
     uint32_t category = desc->category.data == NULL ? ENIGMA_CATEGORY_SCOPE : enigma_category(profiler, desc->category);
-    enigma_scope scope = scope_push(thread, lane, enigma_path_child(profiler, thread->top->node, desc->name), category);
+    enigma_text name = eni_text_in(desc->name.data == NULL ? eni_text_of("") : desc->name);
+    enigma_scope scope = scope_push(thread, lane, text_node(lane, profiler, thread->top->node, name), category);
     if (scope.id != 0 && desc->metric_count + desc->metadata_count != 0) {
         eni_record_annotate(profiler, thread->top->record, thread->top->scope, desc->metrics, desc->metric_count, desc->metadata,
                             desc->metadata_count);

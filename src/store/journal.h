@@ -39,7 +39,7 @@ typedef struct eni_lane {
     struct {
         const void *key; /* a site's id or a text's address */
         const char *text;
-        uint32_t parent, node;
+        uint32_t size, parent, node;
     } memo[ENI_MEMO_SIZE];
     struct {
         const char *key, *text;

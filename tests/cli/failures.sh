@@ -15,12 +15,3 @@ try report short.enigma
 try export missing.enigma -o p.trace.json
 try export p.enigma -o missing/p.trace.json
 ls p.trace.json missing 2>/dev/null
-if [ -e /dev/full ]; then
-    "$ENIGMA" report p.enigma 2>&1 >/dev/full
-    echo "exit $?"
-    "$ENIGMA" info 2>&1 >/dev/full
-    echo "exit $?"
-    try export p.enigma --format chrome -o /dev/full
-else
-    cat "${0%.sh}.full" # this system has no such device
-fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Runs one test of the enigma command: run.py [--set-exact-output] <enigma> <fixture> <test.sh>
 
-The script runs under sh in the working folder, with $ENIGMA the command and $FIXTURE the program that writes a profile with known
-numbers (fixture.c). Its standard output is compared with <test>.stdout.exact, or line by line with <test>.stdout.glob, where a
-line that is ** stands for any number of lines. --set-exact-output writes the .exact file anew instead: look at git diff
-afterwards.
+The script runs under sh in the working folder, with $ENIGMA the command and $FIXTURE the program that writes a profile
+with known numbers (fixture.c). Its standard output is compared with <test>.stdout.exact, or line by line with
+<test>.stdout.glob, where a line that is ** stands for any number of lines. --set-exact-output writes the .exact file
+anew instead: look at git diff afterwards.
 """
 
 import difflib

@@ -26,8 +26,10 @@
 #define TEXT_OF(...) #__VA_ARGS__
 #define NUMBER_TEXT(number) TEXT_OF(number)
 
-static const char compiler_options[] = "-DSIDE=" NUMBER_TEXT(SIDE) " -DGROUP=" NUMBER_TEXT(GROUP) " -DGROUPS=" NUMBER_TEXT(GROUPS);
+static const char compiler_options[] =
+    "-DSIDE=" NUMBER_TEXT(SIDE) " -DGROUP=" NUMBER_TEXT(GROUP) " -DGROUPS=" NUMBER_TEXT(GROUPS);
 
+/* clang-format off */
 static const char source[] = TEXT_OF(
     /* The sum of a group's values, in each of its work-items. */
     float group_sum(float value, __local float *room)
@@ -95,6 +97,7 @@ static const char source[] = TEXT_OF(
         size_t i = get_global_id(0);
         p[i] = r[i] + scalars[2] * p[i];
     });
+/* clang-format on */
 
 _Static_assert(GROUP == GROUPS, "step_length and step_turn add the sums of a dot product in one group");
 
@@ -264,8 +267,8 @@ static void solver_open(solver *s, const double *b)
         size_t size;
         const void *data;
     } contents[BUFFERS] = {
-        [P] = {POINTS * sizeof(float), single}, [Q] = {POINTS * sizeof(float), NULL},
-        [R] = {POINTS * sizeof(float), single}, [U] = {POINTS * sizeof(float), NULL},
+        [P] = {POINTS * sizeof(float), single},  [Q] = {POINTS * sizeof(float), NULL},
+        [R] = {POINTS * sizeof(float), single},  [U] = {POINTS * sizeof(float), NULL},
         [SUMS] = {GROUPS * sizeof(float), NULL}, [SCALARS] = {sizeof scalars, scalars},
     };
     check(enigma_runtime_open(NULL, ENIGMA_DEVICE_DEFAULT, &s->runtime), "runtime");
@@ -301,8 +304,10 @@ static void launch(solver *s, int step)
 /* A batch of iterations, queued without waiting; gives r.r, for which it waits. */
 static double iterate(solver *s)
 {
-    enigma_metric metrics[] = {{"flops", BATCH * ITERATION_FLOPS}, {"bytes", BATCH * ITERATION_BYTES}, {"iterations", BATCH}};
-    enigma_scope_desc desc = {.struct_size = sizeof desc, .name = text("iterate"), .metrics = metrics, .metric_count = 3};
+    enigma_metric metrics[] = {
+        {"flops", BATCH * ITERATION_FLOPS}, {"bytes", BATCH * ITERATION_BYTES}, {"iterations", BATCH}};
+    enigma_scope_desc desc = {
+        .struct_size = sizeof desc, .name = text("iterate"), .metrics = metrics, .metric_count = 3};
     enigma_scope scope = enigma_begin_desc(&desc);
     float rr = 0;
     for (int k = 0; k < BATCH; k++) {
@@ -441,7 +446,8 @@ static void print_device(void)
     check(enigma_runtime_open(NULL, ENIGMA_DEVICE_DEFAULT, &runtime), "runtime");
     for (size_t i = 0; enigma_runtime_fact(runtime, i, &fact); i++) {
         if (strcmp(fact.key.data, "name") == 0 && fact.value.type == ENIGMA_TEXT) {
-            printf("Poisson equation, conjugate gradients, %d x %d points, on %s\n\n", SIDE, SIDE, fact.value.as.text.data);
+            printf("Poisson equation, conjugate gradients, %d x %d points, on %s\n\n", SIDE, SIDE,
+                   fact.value.as.text.data);
         }
     }
     enigma_runtime_free(runtime);

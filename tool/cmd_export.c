@@ -37,7 +37,8 @@ static int no_format(const char *name, const char *path)
     size_t used = 0;
     const enigma_exporter_info *info;
     for (size_t i = 0; (info = enigma_exporter_at(i)) != NULL && used < sizeof list; i++) {
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s for %s", i == 0 ? "" : ", ", info->suffix, info->name);
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s for %s", i == 0 ? "" : ", ", info->suffix,
+                                 info->name);
     }
     return name != NULL ? cli_usage("export: there is no format '%s' (suffixes: %s)", name, list)
                         : cli_usage("export: '%s' has no suffix that says the format (%s); give --format", path, list);

@@ -74,7 +74,8 @@ static enigma_status write_rows(const enigma_result *result, const enigma_row **
     return eni_sink_finish(&sink);
 }
 
-enigma_status enigma_result_write_json(const enigma_result *result, const char *sort_by, enigma_write_fn write, void *user)
+enigma_status enigma_result_write_json(const enigma_result *result, const char *sort_by, enigma_write_fn write,
+                                       void *user)
 {
     size_t size = result->row_count * sizeof(const enigma_row *);
     const enigma_row **rows = eni_alloc(size);

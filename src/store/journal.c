@@ -347,19 +347,22 @@ uint32_t eni_journal_fields(eni_journal *journal, const enigma_field *fields, si
 /* ---- life ---- */
 
 /* What index and offset 0 stand for in each shared stream. */
-static bool reserve_zeroes(eni_journal *journal)
+static bool reserve(eni_journal *journal)
 {
-    static const struct {
-        uint32_t stream;
-        size_t size;
-    } zeroes[] = {{ENI_STREAM_NAMES, 8}, {ENI_STREAM_FIELDS, 8}, {ENI_STREAM_LAUNCHES, sizeof(eni_launch)}};
-    for (size_t i = 0; i < ENI_COUNT_OF(zeroes); i++) {
-        if (eni_journal_append(journal, zeroes[i].stream, zeroes[i].size) == NULL) {
+    const eni_node root = {0, 0, 0, 0};
+    eni_launch *launch = eni_journal_append(journal, ENI_STREAM_LAUNCHES, sizeof *launch);
+    if (launch == NULL) {
+        return false;
+    }
+    launch->device = ENI_NO_DEVICE;
+    eni_journal_publish(journal, ENI_STREAM_LAUNCHES, sizeof *launch);
+    static const uint32_t empty[] = {ENI_STREAM_NAMES, ENI_STREAM_FIELDS};
+    for (size_t i = 0; i < ENI_COUNT_OF(empty); i++) {
+        if (eni_journal_append(journal, empty[i], 8) == NULL) {
             return false;
         }
-        eni_journal_publish(journal, zeroes[i].stream, zeroes[i].size);
+        eni_journal_publish(journal, empty[i], 8);
     }
-    const eni_node root = {0, 0, 0, 0};
     return eni_journal_node(journal, &root) == 0;
 }
 
@@ -369,7 +372,7 @@ enigma_status eni_journal_init(eni_journal *journal)
     for (uint16_t kind = 0; kind < ENI_STREAM_RECORDS; kind++) {
         journal->shared[kind].kind = kind;
     }
-    if (!reserve_zeroes(journal)) {
+    if (!reserve(journal)) {
         eni_journal_free(journal);
         return ENI_NO_MEMORY();
     }

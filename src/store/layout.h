@@ -25,7 +25,7 @@ enum eni_stream_kind {
     ENI_STREAM_NAMES = 0,      /* uint32_t size, the bytes, a NUL, zeros up to a multiple of 8 */
     ENI_STREAM_NODES = 1,      /* eni_node; node 0 is the root */
     ENI_STREAM_CATEGORIES = 2, /* uint32_t name, padded to 8; the number is the index */
-    ENI_STREAM_LAUNCHES = 3,   /* eni_launch; launch 0 is "none" */
+    ENI_STREAM_LAUNCHES = 3,   /* eni_launch; launch 0 is "none", on no device */
     ENI_STREAM_DEVICES = 4,    /* eni_device_entry */
     ENI_STREAM_PAIRS = 5,      /* eni_clock_pair_entry */
     ENI_STREAM_FIELDS = 6,     /* encoded fields shared by launches and devices, as in a side block */

@@ -107,7 +107,7 @@ static enigma_status take_launches(enigma_profile *profile)
     profile->launch_count = entries(profile, ENI_STREAM_LAUNCHES, sizeof(eni_launch));
     for (size_t i = 0; i < profile->launch_count; i++) {
         const eni_launch *launch = &profile->launches[i];
-        if ((launch->device != ENI_NO_DEVICE && launch->device >= profile->device_count && i != 0) ||
+        if ((launch->device != ENI_NO_DEVICE && launch->device >= profile->device_count) ||
             !shared_fields_good(profile, launch->fields)) {
             return DAMAGED(profile, "launch", i);
         }

@@ -157,7 +157,7 @@ static enigma_status gpu_from(enigma_profile *profile, const device_map *maps, u
                            .launch = block->launch,
                            .status = block->status};
     if (block->status == ENI_GPU_VALID) {
-        place(gpu, event, block, device == ENI_NO_DEVICE || block->launch == 0 ? &host : &maps[device]);
+        place(gpu, event, block, device == ENI_NO_DEVICE ? &host : &maps[device]);
     }
     return ENIGMA_OK;
 }

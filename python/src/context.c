@@ -234,11 +234,11 @@ static void cache_cell(py_state *state, const PyThreadState *thread, Cell *cell)
     state->hot.cell = cell;
 }
 
-/* The frames go to the cell that takes over; those who copied the context keep the bare path. */
+/* The frames go to the cell that takes over, settled or not; those who copied the context keep the bare path. */
 static Profiler *cell_hand_over(Cell *from, Cell *to)
 {
     py_place place = cell_effective(from);
-    to->here = place;
+    to->here = from->here;
     cell_inherit(to, from->base);
     to->top = from->top;
     from->top = NULL;

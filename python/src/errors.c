@@ -7,7 +7,12 @@
 
 #if PY_VERSION_HEX >= 0x030C0000
 PyObject *py_error_take(void) { return PyErr_GetRaisedException(); }
-void py_error_restore(PyObject *exception) { PyErr_SetRaisedException(exception); }
+void py_error_restore(PyObject *exception)
+{
+    if (exception) {
+        PyErr_SetRaisedException(exception);
+    }
+}
 #else
 PyObject *py_error_take(void)
 {

@@ -77,7 +77,12 @@ static void profiler_dealloc(PyObject *object)
 {
     Profiler *self = (Profiler *)object;
     PyTypeObject *type = Py_TYPE(object);
-    set_live(self, 0);
+    if (self->live) { /* its context died with it entered */
+        PyObject *raised = py_error_take(); /* sealing may ask hooks */
+        set_live(self, 0);
+        enigma_profiler_seal(self->recorder);
+        py_error_restore(raised);
+    }
     enigma_profiler_free(self->recorder);
     for (size_t i = 0; i < PY_MEMO_SIZE; i++) {
         Py_XDECREF(self->memo[i].name);

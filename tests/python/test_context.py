@@ -390,6 +390,22 @@ def test_profiler_that_was_left_gives_way_to_its_outer_one_in_copies():
     assert sorted(paths(inner)) == ["o/i", "o/i/in c"]
 
 
+def test_profiler_left_elsewhere_while_its_context_was_copied():
+    with profile():
+        with scope("a"):
+            c = contextvars.copy_context()
+            inner, b = profile(), scope("b")
+            c.run(inner.__enter__)
+            c.run(b.__enter__)
+            inner.__exit__(None, None, None)
+            d = c.copy()
+            wanted = (get_active_profiler(), ("a",))
+            assert c.run(place) == wanted
+            c.run(b.__exit__, None, None, None)
+            assert c.run(place) == wanted
+            assert d.run(place) == wanted
+
+
 def test_middle_profiler_left_first():
     a, b, c = profile(), profile(), profile()
     for p, name in ((a, "a"), (b, "b"), (c, "c")):

@@ -114,42 +114,42 @@ enum {
     XX(CL_PLATFORM_NOT_FOUND_KHR, -1001)
 
 #define CL_FALSE 0u
-#define CL_TRUE 1u
+#define CL_TRUE  1u
 
 /* cl_platform_info */
 #define CL_PLATFORM_VERSION 0x0901u
-#define CL_PLATFORM_NAME 0x0902u
+#define CL_PLATFORM_NAME    0x0902u
 
 /* cl_device_type */
-#define CL_DEVICE_TYPE_CPU (UINT64_C(1) << 1)
-#define CL_DEVICE_TYPE_GPU (UINT64_C(1) << 2)
+#define CL_DEVICE_TYPE_CPU         (UINT64_C(1) << 1)
+#define CL_DEVICE_TYPE_GPU         (UINT64_C(1) << 2)
 #define CL_DEVICE_TYPE_ACCELERATOR (UINT64_C(1) << 3)
-#define CL_DEVICE_TYPE_ALL UINT64_C(0xFFFFFFFF)
+#define CL_DEVICE_TYPE_ALL         UINT64_C(0xFFFFFFFF)
 
 /* cl_device_info */
-#define CL_DEVICE_TYPE 0x1000u
-#define CL_DEVICE_MAX_COMPUTE_UNITS 0x1002u
-#define CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS 0x1003u
-#define CL_DEVICE_MAX_WORK_GROUP_SIZE 0x1004u
-#define CL_DEVICE_MAX_WORK_ITEM_SIZES 0x1005u
-#define CL_DEVICE_MAX_CLOCK_FREQUENCY 0x100Cu
-#define CL_DEVICE_ADDRESS_BITS 0x100Du
-#define CL_DEVICE_MAX_MEM_ALLOC_SIZE 0x1010u
-#define CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE 0x101Du
-#define CL_DEVICE_GLOBAL_MEM_CACHE_SIZE 0x101Eu
-#define CL_DEVICE_GLOBAL_MEM_SIZE 0x101Fu
-#define CL_DEVICE_LOCAL_MEM_SIZE 0x1023u
-#define CL_DEVICE_PROFILING_TIMER_RESOLUTION 0x1025u
-#define CL_DEVICE_AVAILABLE 0x1027u
-#define CL_DEVICE_COMPILER_AVAILABLE 0x1028u
-#define CL_DEVICE_NAME 0x102Bu
-#define CL_DEVICE_VENDOR 0x102Cu
-#define CL_DRIVER_VERSION 0x102Du
-#define CL_DEVICE_VERSION 0x102Fu
-#define CL_DEVICE_OPENCL_C_VERSION 0x103Du
-#define CL_DEVICE_IL_VERSION 0x105Bu
+#define CL_DEVICE_TYPE                           0x1000u
+#define CL_DEVICE_MAX_COMPUTE_UNITS              0x1002u
+#define CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS       0x1003u
+#define CL_DEVICE_MAX_WORK_GROUP_SIZE            0x1004u
+#define CL_DEVICE_MAX_WORK_ITEM_SIZES            0x1005u
+#define CL_DEVICE_MAX_CLOCK_FREQUENCY            0x100Cu
+#define CL_DEVICE_ADDRESS_BITS                   0x100Du
+#define CL_DEVICE_MAX_MEM_ALLOC_SIZE             0x1010u
+#define CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE      0x101Du
+#define CL_DEVICE_GLOBAL_MEM_CACHE_SIZE          0x101Eu
+#define CL_DEVICE_GLOBAL_MEM_SIZE                0x101Fu
+#define CL_DEVICE_LOCAL_MEM_SIZE                 0x1023u
+#define CL_DEVICE_PROFILING_TIMER_RESOLUTION     0x1025u
+#define CL_DEVICE_AVAILABLE                      0x1027u
+#define CL_DEVICE_COMPILER_AVAILABLE             0x1028u
+#define CL_DEVICE_NAME                           0x102Bu
+#define CL_DEVICE_VENDOR                         0x102Cu
+#define CL_DRIVER_VERSION                        0x102Du
+#define CL_DEVICE_VERSION                        0x102Fu
+#define CL_DEVICE_OPENCL_C_VERSION               0x103Du
+#define CL_DEVICE_IL_VERSION                     0x105Bu
 #define CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT 0x1065u
-#define CL_DEVICE_OPENCL_C_ALL_VERSIONS 0x1066u
+#define CL_DEVICE_OPENCL_C_ALL_VERSIONS          0x1066u
 
 /* An entry of CL_DEVICE_OPENCL_C_ALL_VERSIONS. */
 typedef struct cl_name_version {
@@ -164,38 +164,38 @@ typedef struct cl_name_version {
 #define CL_QUEUE_PROFILING_ENABLE (UINT64_C(1) << 1)
 
 /* cl_mem_flags */
-#define CL_MEM_READ_WRITE (UINT64_C(1) << 0)
+#define CL_MEM_READ_WRITE    (UINT64_C(1) << 0)
 #define CL_MEM_COPY_HOST_PTR (UINT64_C(1) << 5)
 
 /* cl_program_info, cl_program_build_info */
 #define CL_PROGRAM_KERNEL_NAMES 0x1168u
-#define CL_PROGRAM_BUILD_LOG 0x1183u
+#define CL_PROGRAM_BUILD_LOG    0x1183u
 
 /* cl_kernel_info, cl_kernel_arg_info, cl_kernel_work_group_info */
-#define CL_KERNEL_NUM_ARGS 0x1191u
-#define CL_KERNEL_ARG_ADDRESS_QUALIFIER 0x1196u
-#define CL_KERNEL_ARG_TYPE_NAME 0x1198u
-#define CL_KERNEL_ARG_TYPE_QUALIFIER 0x1199u
-#define CL_KERNEL_ARG_NAME 0x119Au
-#define CL_KERNEL_ARG_ADDRESS_GLOBAL 0x119Bu
-#define CL_KERNEL_ARG_ADDRESS_LOCAL 0x119Cu
-#define CL_KERNEL_ARG_ADDRESS_CONSTANT 0x119Du
-#define CL_KERNEL_ARG_ADDRESS_PRIVATE 0x119Eu
-#define CL_KERNEL_ARG_TYPE_PIPE (UINT64_C(1) << 3)
-#define CL_KERNEL_WORK_GROUP_SIZE 0x11B0u
-#define CL_KERNEL_COMPILE_WORK_GROUP_SIZE 0x11B1u
-#define CL_KERNEL_LOCAL_MEM_SIZE 0x11B2u
+#define CL_KERNEL_NUM_ARGS                           0x1191u
+#define CL_KERNEL_ARG_ADDRESS_QUALIFIER              0x1196u
+#define CL_KERNEL_ARG_TYPE_NAME                      0x1198u
+#define CL_KERNEL_ARG_TYPE_QUALIFIER                 0x1199u
+#define CL_KERNEL_ARG_NAME                           0x119Au
+#define CL_KERNEL_ARG_ADDRESS_GLOBAL                 0x119Bu
+#define CL_KERNEL_ARG_ADDRESS_LOCAL                  0x119Cu
+#define CL_KERNEL_ARG_ADDRESS_CONSTANT               0x119Du
+#define CL_KERNEL_ARG_ADDRESS_PRIVATE                0x119Eu
+#define CL_KERNEL_ARG_TYPE_PIPE                      (UINT64_C(1) << 3)
+#define CL_KERNEL_WORK_GROUP_SIZE                    0x11B0u
+#define CL_KERNEL_COMPILE_WORK_GROUP_SIZE            0x11B1u
+#define CL_KERNEL_LOCAL_MEM_SIZE                     0x11B2u
 #define CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE 0x11B3u
 
 /* cl_event_info and execution status */
 #define CL_EVENT_COMMAND_EXECUTION_STATUS 0x11D3u
-#define CL_COMPLETE 0
+#define CL_COMPLETE                       0
 
 /* cl_profiling_info */
 #define CL_PROFILING_COMMAND_QUEUED 0x1280u
 #define CL_PROFILING_COMMAND_SUBMIT 0x1281u
-#define CL_PROFILING_COMMAND_START 0x1282u
-#define CL_PROFILING_COMMAND_END 0x1283u
+#define CL_PROFILING_COMMAND_START  0x1282u
+#define CL_PROFILING_COMMAND_END    0x1283u
 
 /* The functions; one pointer for each row of opencl_symbols.def. */
 typedef struct eni_opencl_functions {

@@ -46,19 +46,19 @@ enum eni_argument_class {
     ENI_ARGUMENT_UNKNOWN = 0, /* the driver does not tell */
     ENI_ARGUMENT_BUFFER = 1,
     ENI_ARGUMENT_SCALAR = 2,
-    ENI_ARGUMENT_OTHER = 3    /* local memory, image, sampler: cannot be bound by prepare() */
+    ENI_ARGUMENT_OTHER = 3 /* local memory, image, sampler: cannot be bound by prepare() */
 };
 
 typedef struct eni_argument_info {
-    uint32_t class_; /* enum eni_argument_class */
-    uint64_t size;   /* of a scalar, in bytes; 0: not known */
+    uint32_t class_;         /* enum eni_argument_class */
+    uint64_t size;           /* of a scalar, in bytes; 0: not known */
     const char *name, *type; /* NULL: not known; live as long as the kernel */
 } eni_argument_info;
 
 #define ENI_ANY_ARGUMENTS UINT32_MAX
 
 typedef struct eni_kernel_info {
-    uint32_t argument_count; /* ENI_ANY_ARGUMENTS: every list fits, arguments is NULL */
+    uint32_t argument_count;            /* ENI_ANY_ARGUMENTS: every list fits, arguments is NULL */
     const eni_argument_info *arguments; /* live as long as the kernel */
     /* facts that become metadata of each dispatch; 0 or negative: the backend has no such value */
     uint64_t max_group_threads, execution_width;
@@ -115,8 +115,8 @@ typedef struct eni_backend {
 
     /* source is text or a binary as is; suffix is the file's (".cl", ".ptx"), NULL for text given directly. ENIGMA_E_COMPILE with the
      * whole build log. */
-    enigma_status (*program_build)(void *device, const char *source, size_t size, const char *suffix, const char *options,
-                                   void **program);
+    enigma_status (*program_build)(void *device, const char *source, size_t size, const char *suffix,
+                                   const char *options, void **program);
     void (*program_free)(void *program);
 
     /* A kernel instance with arguments of its own; info lives as long as it. ENIGMA_E_NOT_FOUND lists the program's kernels. A program
@@ -136,7 +136,7 @@ typedef struct eni_backend {
 
     /* Whether a launch is complete: 1 yes, 0 not yet, negative a status: it failed. */
     int (*poll)(void *ticket);
-    enigma_status (*wait)(void *ticket); /* blocks until it is complete; its failure is this one's */
+    enigma_status (*wait)(void *ticket);           /* blocks until it is complete; its failure is this one's */
     void (*stamps)(void *ticket, eni_stamps *out); /* of a complete timed launch */
     void (*release)(void *ticket);
 
@@ -154,7 +154,8 @@ const eni_backend *eni_backend_at(size_t index); /* NULL past the end */
 enigma_status eni_backend_get(const char *name, const eni_backend **out);
 
 /* The scripted backend's own controls (section 16), implemented in scripted.c. */
-enigma_status eni_scripted_push(void *device, uint32_t device_index, uint32_t queue, const enigma_script *scripts, size_t count);
+enigma_status eni_scripted_push(void *device, uint32_t device_index, uint32_t queue, const enigma_script *scripts,
+                                size_t count);
 void eni_scripted_counts(const void *device, uint64_t *untimed, uint64_t *timed);
 extern const eni_backend eni_backend_scripted; /* its open() takes an enigma_scripted_options as config */
 

@@ -8,7 +8,7 @@
 #include "base/str.h"
 
 #define NEEDS                                                                                                          \
-    "an OpenCL loader (libOpenCL.so.1; Debian: ocl-icd-libopencl1) and a driver for the device (for the CPU: "          \
+    "an OpenCL loader (libOpenCL.so.1; Debian: ocl-icd-libopencl1) and a driver for the device (for the CPU: "         \
     "pocl-opencl-icd)"
 
 enum { PLATFORM_LIMIT = 32, DEVICE_LIMIT = 64, TEXT_LIMIT = 1024 };
@@ -85,7 +85,8 @@ static enigma_status load_library(void)
     }
     if (status == ENIGMA_E_UNAVAILABLE) {
         char *reason = eni_strdup(enigma_error_message());
-        status = ENI_FAIL(ENIGMA_E_UNAVAILABLE, "OpenCL is not available: %s; it needs %s", reason == NULL ? "" : reason, NEEDS);
+        status = ENI_FAIL(ENIGMA_E_UNAVAILABLE, "OpenCL is not available: %s; it needs %s",
+                          reason == NULL ? "" : reason, NEEDS);
         eni_strfree(reason);
     }
     return status;
@@ -139,8 +140,8 @@ static enigma_status list_all(void)
         }
     }
     if (found.count == 0) {
-        return ENI_FAIL(ENIGMA_E_UNAVAILABLE, "OpenCL has no device here: the loader found %u platform%s; it needs %s", count,
-                        count == 1 ? "" : "s", NEEDS);
+        return ENI_FAIL(ENIGMA_E_UNAVAILABLE, "OpenCL has no device here: the loader found %u platform%s; it needs %s",
+                        count, count == 1 ? "" : "s", NEEDS);
     }
     found.generation = eni_fork_generation;
     found.listed = true;
@@ -156,8 +157,9 @@ static enigma_status opencl_device_count(uint32_t *out)
     if (!found.listed) {
         status = list_all();
     } else if (found.generation != eni_fork_generation) {
-        status = ENI_FAIL(ENIGMA_E_STATE, "OpenCL was started before fork, and its drivers do not work in the child process: fork "
-                                          "before the first use, or start a new process");
+        status = ENI_FAIL(ENIGMA_E_STATE,
+                          "OpenCL was started before fork, and its drivers do not work in the child process: fork "
+                          "before the first use, or start a new process");
     }
     if (status == ENIGMA_OK) {
         *out = found.count;
@@ -214,9 +216,10 @@ static void describe(cl_device_id id, cl_platform_id platform, eni_facts *facts)
         eni_facts_text(facts, "platform", eni_text_of(buffer));
     }
     uint64_t type = device_number(id, CL_DEVICE_TYPE);
-    eni_facts_text(facts, "type", eni_text_of((type & CL_DEVICE_TYPE_GPU) != 0   ? "gpu"
-                                              : (type & CL_DEVICE_TYPE_CPU) != 0 ? "cpu"
-                                                                                 : "accelerator"));
+    eni_facts_text(facts, "type",
+                   eni_text_of((type & CL_DEVICE_TYPE_GPU) != 0   ? "gpu"
+                               : (type & CL_DEVICE_TYPE_CPU) != 0 ? "cpu"
+                                                                  : "accelerator"));
     text_fact(facts, id, "driver", CL_DRIVER_VERSION);
     text_fact(facts, id, "version", CL_DEVICE_VERSION);
     text_fact(facts, id, "language", CL_DEVICE_OPENCL_C_VERSION);
@@ -340,7 +343,8 @@ static enigma_status opencl_open(uint32_t index, const void *config, void **out,
     set_traits(device->id, traits);
     device->language = partial_groups_language(device->id);
     traits->partial_groups = device->language != NULL;
-    device->takes_il = eni_cl.clCreateProgramWithIL != NULL && device_text(device->id, CL_DEVICE_IL_VERSION, buffer).size != 0;
+    device->takes_il =
+        eni_cl.clCreateProgramWithIL != NULL && device_text(device->id, CL_DEVICE_IL_VERSION, buffer).size != 0;
     describe(device->id, found.platforms[index], facts);
     *out = device;
     return ENIGMA_OK;
@@ -402,7 +406,8 @@ static enigma_status opencl_buffer_create(void *device, size_t size, const void 
 static enigma_status opencl_buffer_write(void *handle, size_t offset, const void *data, size_t size)
 {
     opencl_buffer *buffer = handle;
-    ENI_CL_TRY(eni_cl.clEnqueueWriteBuffer(buffer->device->service, buffer->memory, CL_TRUE, offset, size, data, 0, NULL, NULL),
+    ENI_CL_TRY(eni_cl.clEnqueueWriteBuffer(buffer->device->service, buffer->memory, CL_TRUE, offset, size, data, 0,
+                                           NULL, NULL),
                "clEnqueueWriteBuffer");
     return ENIGMA_OK;
 }
@@ -410,8 +415,9 @@ static enigma_status opencl_buffer_write(void *handle, size_t offset, const void
 static enigma_status opencl_buffer_read(void *handle, size_t offset, void *data, size_t size)
 {
     opencl_buffer *buffer = handle;
-    ENI_CL_TRY(eni_cl.clEnqueueReadBuffer(buffer->device->service, buffer->memory, CL_TRUE, offset, size, data, 0, NULL, NULL),
-               "clEnqueueReadBuffer");
+    ENI_CL_TRY(
+        eni_cl.clEnqueueReadBuffer(buffer->device->service, buffer->memory, CL_TRUE, offset, size, data, 0, NULL, NULL),
+        "clEnqueueReadBuffer");
     return ENIGMA_OK;
 }
 
@@ -426,7 +432,8 @@ enigma_status eni_opencl_kernel_bind_buffer(void *handle, uint32_t index, void *
 {
     const opencl_kernel *kernel = handle;
     const opencl_buffer *buffer = buffer_handle;
-    ENI_CL_TRY(eni_cl.clSetKernelArg(kernel->kernel, index, sizeof buffer->memory, &buffer->memory), "clSetKernelArg of a buffer");
+    ENI_CL_TRY(eni_cl.clSetKernelArg(kernel->kernel, index, sizeof buffer->memory, &buffer->memory),
+               "clSetKernelArg of a buffer");
     return ENIGMA_OK;
 }
 

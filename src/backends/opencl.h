@@ -70,8 +70,8 @@ enigma_status eni_opencl_fail(cl_int error, const char *what);
 const char *eni_opencl_error_name(cl_int error);
 
 /* opencl_program.c */
-enigma_status eni_opencl_program_build(void *device, const char *source, size_t size, const char *suffix, const char *options,
-                                       void **program);
+enigma_status eni_opencl_program_build(void *device, const char *source, size_t size, const char *suffix,
+                                       const char *options, void **program);
 void eni_opencl_program_free(void *program);
 enigma_status eni_opencl_kernel_create(void *program, const char *name, void **kernel, const eni_kernel_info **info);
 enigma_status eni_opencl_kernel_bind_buffer(void *kernel, uint32_t index, void *buffer);

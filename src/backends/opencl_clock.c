@@ -6,9 +6,9 @@
 #include "backends/opencl.h"
 #include "base/clock.h"
 
-#define DRIFT_PPM 50            /* clocks are not expected to drift apart faster */
-#define GOOD_ENOUGH_NS 1500     /* an interval this wide needs no further readings */
-#define STALE_NS UINT64_C(1000000000)
+#define DRIFT_PPM         50   /* clocks are not expected to drift apart faster */
+#define GOOD_ENOUGH_NS    1500 /* an interval this wide needs no further readings */
+#define STALE_NS          UINT64_C(1000000000)
 #define MISMATCH_SLACK_NS 20000 /* intervals of one clock lie at most this far apart */
 enum { FIRST_READINGS = 48, LATER_READINGS = 8, TIMER_READINGS = 8, MARKER_POLLS = 4000 };
 

@@ -181,7 +181,8 @@ enigma_status eni_opencl_finish(void *handle, uint32_t device_index, uint32_t qu
 
 static enigma_status fail_as(cl_int state)
 {
-    return ENI_FAIL(ENIGMA_E_DEVICE, "OpenCL: the kernel failed on the device: %s (%d)", eni_opencl_error_name(state), state);
+    return ENI_FAIL(ENIGMA_E_DEVICE, "OpenCL: the kernel failed on the device: %s (%d)", eni_opencl_error_name(state),
+                    state);
 }
 
 int eni_opencl_poll(void *handle)
@@ -209,20 +210,19 @@ void eni_opencl_stamps(void *handle, eni_stamps *out)
     *out = (eni_stamps){.scheduling_us = -1.0};
     assert(ticket->timed);
     uint64_t queued = eni_opencl_stamp(ticket->event, CL_PROFILING_COMMAND_QUEUED);
-    out->available = eni_cl.clGetEventProfilingInfo(ticket->event, CL_PROFILING_COMMAND_END, sizeof out->end, &out->end, NULL) ==
-                     CL_SUCCESS;
+    out->available = eni_cl.clGetEventProfilingInfo(ticket->event, CL_PROFILING_COMMAND_END, sizeof out->end, &out->end,
+                                                    NULL) == CL_SUCCESS;
     out->submit = eni_opencl_stamp(ticket->event, CL_PROFILING_COMMAND_SUBMIT);
     out->start = eni_opencl_stamp(ticket->event, CL_PROFILING_COMMAND_START);
     if (queued != 0 && out->submit >= queued) {
         out->scheduling_us = (double)(out->submit - queued) / 1000.0;
     }
-    eni_opencl_clock_note(&ticket->device->clock,
-                          &(opencl_sighting){.before = eni_clock_ns(ticket->before_ticks),
-                                             .after = eni_clock_ns(ticket->after_ticks),
-                                             .complete = seen_ns,
-                                             .queued = queued,
-                                             .start = out->start,
-                                             .end = out->end});
+    eni_opencl_clock_note(&ticket->device->clock, &(opencl_sighting){.before = eni_clock_ns(ticket->before_ticks),
+                                                                     .after = eni_clock_ns(ticket->after_ticks),
+                                                                     .complete = seen_ns,
+                                                                     .queued = queued,
+                                                                     .start = out->start,
+                                                                     .end = out->end});
 }
 
 void eni_opencl_release(void *handle)

@@ -38,7 +38,8 @@ static enum source_kind kind_of(const char *source, size_t size, const char *suf
     if (suffix != NULL && is_one_of(suffix, foreign, ENI_COUNT_OF(foreign))) {
         return SOURCE_FOREIGN;
     }
-    bool looks_binary = memchr(source, '\0', size) != NULL || (suffix != NULL && is_one_of(suffix, binary, ENI_COUNT_OF(binary)));
+    bool looks_binary =
+        memchr(source, '\0', size) != NULL || (suffix != NULL && is_one_of(suffix, binary, ENI_COUNT_OF(binary)));
     return looks_binary ? SOURCE_BINARY : SOURCE_TEXT;
 }
 
@@ -50,7 +51,8 @@ static enigma_status create_from_binary(const opencl_device *device, const char 
     *out = eni_cl.clCreateProgramWithBinary(device->context, 1, &device->id, &size, &binary, &state, &error);
     if (*out == NULL) {
         return ENI_FAIL(ENIGMA_E_COMPILE, "OpenCL: this is no program binary for the device: %s (%d)",
-                        eni_opencl_error_name(state != CL_SUCCESS ? state : error), state != CL_SUCCESS ? state : error);
+                        eni_opencl_error_name(state != CL_SUCCESS ? state : error),
+                        state != CL_SUCCESS ? state : error);
     }
     return ENIGMA_OK;
 }
@@ -59,19 +61,23 @@ static enigma_status create_from_il(const opencl_device *device, const char *sou
 {
     cl_int error;
     if (!device->takes_il) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "OpenCL: this device does not take SPIR-V; give OpenCL C text or a binary of its own");
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "OpenCL: this device does not take SPIR-V; give OpenCL C text or a binary of its own");
     }
     *out = eni_cl.clCreateProgramWithIL(device->context, source, size, &error);
     return *out == NULL ? eni_opencl_fail(error, "clCreateProgramWithIL") : ENIGMA_OK;
 }
 
-static enigma_status create(const opencl_device *device, const char *source, size_t size, const char *suffix, cl_program *out)
+static enigma_status create(const opencl_device *device, const char *source, size_t size, const char *suffix,
+                            cl_program *out)
 {
     cl_int error;
     switch (kind_of(source, size, suffix)) {
     case SOURCE_FOREIGN:
-        return ENI_FAIL(ENIGMA_E_INVALID, "the OpenCL backend cannot compile a %s file; it takes OpenCL C (.cl), SPIR-V (.spv) and "
-                                          "program binaries (.bin, .ptx)", suffix);
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "the OpenCL backend cannot compile a %s file; it takes OpenCL C (.cl), SPIR-V (.spv) and "
+                        "program binaries (.bin, .ptx)",
+                        suffix);
     case SOURCE_IL:
         return create_from_il(device, source, size, out);
     case SOURCE_BINARY:
@@ -109,11 +115,11 @@ static enigma_status fail_build(const opencl_program *program, cl_int error, con
     append_log(program, &log);
     enigma_status status;
     if (error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS) {
-        status = ENI_FAIL(ENIGMA_E_COMPILE, "OpenCL: the compiler does not take the options \"%s\": %s (%d)\n%s", options,
-                          eni_opencl_error_name(error), error, log.size == 0 ? "(no build log)" : log.data);
+        status = ENI_FAIL(ENIGMA_E_COMPILE, "OpenCL: the compiler does not take the options \"%s\": %s (%d)\n%s",
+                          options, eni_opencl_error_name(error), error, log.size == 0 ? "(no build log)" : log.data);
     } else {
-        status = ENI_FAIL(ENIGMA_E_COMPILE, "OpenCL: the program does not build: %s (%d)\n%s", eni_opencl_error_name(error),
-                          error, log.size == 0 ? "(no build log)" : log.data);
+        status = ENI_FAIL(ENIGMA_E_COMPILE, "OpenCL: the program does not build: %s (%d)\n%s",
+                          eni_opencl_error_name(error), error, log.size == 0 ? "(no build log)" : log.data);
     }
     eni_str_free(&log);
     return status;
@@ -135,8 +141,9 @@ static cl_int build_once(const opencl_program *program, const char *options, boo
 {
     eni_str joined = {0};
     join_options(program->device, options, with_arguments, &joined);
-    cl_int error = joined.failed ? CL_OUT_OF_HOST_MEMORY
-                                 : eni_cl.clBuildProgram(program->program, 1, &program->device->id, joined.data, NULL, NULL);
+    cl_int error = joined.failed
+                       ? CL_OUT_OF_HOST_MEMORY
+                       : eni_cl.clBuildProgram(program->program, 1, &program->device->id, joined.data, NULL, NULL);
     eni_str_free(&joined);
     return error;
 }
@@ -153,8 +160,8 @@ static enigma_status build(const opencl_program *program, const char *options)
     return error == CL_SUCCESS ? ENIGMA_OK : fail_build(program, error, options);
 }
 
-enigma_status eni_opencl_program_build(void *device, const char *source, size_t size, const char *suffix, const char *options,
-                                       void **out)
+enigma_status eni_opencl_program_build(void *device, const char *source, size_t size, const char *suffix,
+                                       const char *options, void **out)
 {
     *out = NULL;
     opencl_program *program = ENI_NEW(opencl_program);
@@ -191,10 +198,9 @@ static uint64_t size_of_type(const char *type)
     static const struct {
         const char *name;
         uint64_t size;
-    } bases[] = {{"char", 1},           {"uchar", 1},         {"unsigned char", 1}, {"short", 2}, {"ushort", 2},
-                 {"unsigned short", 2}, {"int", 4},           {"uint", 4},          {"unsigned int", 4},
-                 {"long", 8},           {"ulong", 8},         {"unsigned long", 8}, {"half", 2},  {"float", 4},
-                 {"double", 8}};
+    } bases[] = {{"char", 1},           {"uchar", 1},         {"unsigned char", 1}, {"short", 2},        {"ushort", 2},
+                 {"unsigned short", 2}, {"int", 4},           {"uint", 4},          {"unsigned int", 4}, {"long", 8},
+                 {"ulong", 8},          {"unsigned long", 8}, {"half", 2},          {"float", 4},        {"double", 8}};
     size_t length = strcspn(type, "0123456789");
     const char *digits = type + length;
     unsigned count = strcmp(digits, "") == 0     ? 1
@@ -238,11 +244,12 @@ static void describe_argument(opencl_kernel *kernel, cl_uint index, eni_argument
     cl_uint address = 0;
     cl_bitfield qualifiers = 0;
     *out = (eni_argument_info){.class_ = ENI_ARGUMENT_UNKNOWN};
-    if (eni_cl.clGetKernelArgInfo(kernel->kernel, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address, NULL) !=
-        CL_SUCCESS) {
+    if (eni_cl.clGetKernelArgInfo(kernel->kernel, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof address, &address,
+                                  NULL) != CL_SUCCESS) {
         return;
     }
-    eni_cl.clGetKernelArgInfo(kernel->kernel, index, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifiers, &qualifiers, NULL);
+    eni_cl.clGetKernelArgInfo(kernel->kernel, index, CL_KERNEL_ARG_TYPE_QUALIFIER, sizeof qualifiers, &qualifiers,
+                              NULL);
     out->name = argument_text(kernel, index, CL_KERNEL_ARG_NAME);
     out->type = argument_text(kernel, index, CL_KERNEL_ARG_TYPE_NAME);
     if (address == CL_KERNEL_ARG_ADDRESS_LOCAL || (qualifiers & CL_KERNEL_ARG_TYPE_PIPE) != 0 ||
@@ -259,7 +266,8 @@ static void describe_argument(opencl_kernel *kernel, cl_uint index, eni_argument
 static enigma_status describe_arguments(opencl_kernel *kernel)
 {
     cl_uint count = 0;
-    ENI_CL_TRY(eni_cl.clGetKernelInfo(kernel->kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL), "clGetKernelInfo");
+    ENI_CL_TRY(eni_cl.clGetKernelInfo(kernel->kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL),
+               "clGetKernelInfo");
     eni_argument_info *arguments = eni_arena_alloc(&kernel->arena, (count + 1) * sizeof *arguments);
     if (arguments == NULL) {
         return ENI_NO_MEMORY();
@@ -278,7 +286,8 @@ static enigma_status describe_arguments(opencl_kernel *kernel)
 static bool group_number(const opencl_kernel *kernel, cl_uint which, uint64_t *out)
 {
     *out = 0;
-    return eni_cl.clGetKernelWorkGroupInfo(kernel->kernel, kernel->device->id, which, sizeof *out, out, NULL) == CL_SUCCESS;
+    return eni_cl.clGetKernelWorkGroupInfo(kernel->kernel, kernel->device->id, which, sizeof *out, out, NULL) ==
+           CL_SUCCESS;
 }
 
 static void describe_limits(opencl_kernel *kernel)
@@ -299,7 +308,8 @@ static enigma_status fail_name(const opencl_program *program, const char *name)
     char names[4096] = "";
     size_t size = 0;
     /* One name after the other with ";" between them. */
-    if (eni_cl.clGetProgramInfo(program->program, CL_PROGRAM_KERNEL_NAMES, sizeof names - 1, names, &size) != CL_SUCCESS) {
+    if (eni_cl.clGetProgramInfo(program->program, CL_PROGRAM_KERNEL_NAMES, sizeof names - 1, names, &size) !=
+        CL_SUCCESS) {
         return ENI_FAIL(ENIGMA_E_NOT_FOUND, "the program has no kernel %s", name);
     }
     if (names[0] == '\0') {

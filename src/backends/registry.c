@@ -7,13 +7,14 @@
 
 #define ENI_BACKEND(id) extern const eni_backend eni_backend_##id;
 #define ENI_BACKEND_NOT_BUILT(id, row_title, row_needs)                                                                \
-    static const eni_backend eni_backend_##id = {.name = #id, .title = row_title, .needs = row_needs, .automatic = true};
+    static const eni_backend eni_backend_##id = {                                                                      \
+        .name = #id, .title = row_title, .needs = row_needs, .automatic = true};
 #include "backends/backends.def"
 #undef ENI_BACKEND
 #undef ENI_BACKEND_NOT_BUILT
 
 static const eni_backend *const table[] = {
-#define ENI_BACKEND(id) &eni_backend_##id,
+#define ENI_BACKEND(id)                                 &eni_backend_##id,
 #define ENI_BACKEND_NOT_BUILT(id, row_title, row_needs) &eni_backend_##id,
 #include "backends/backends.def"
 #undef ENI_BACKEND
@@ -30,10 +31,7 @@ __attribute__((constructor)) static void fill_infos(void)
     }
 }
 
-const eni_backend *eni_backend_at(size_t index)
-{
-    return index < ENI_COUNT_OF(table) ? table[index] : NULL;
-}
+const eni_backend *eni_backend_at(size_t index) { return index < ENI_COUNT_OF(table) ? table[index] : NULL; }
 
 static enigma_status fail_unknown(const char *name)
 {

@@ -100,10 +100,7 @@ static scripted_span last_of(const scripted_queue *queue)
 
 /* ---- device ---- */
 
-static enigma_status scripted_load(void)
-{
-    return ENIGMA_OK;
-}
+static enigma_status scripted_load(void) { return ENIGMA_OK; }
 
 static enigma_status scripted_device_count(uint32_t *out)
 {
@@ -243,10 +240,7 @@ static enigma_status scripted_program_build(void *device, const char *source, si
     return ENIGMA_OK;
 }
 
-static void scripted_program_free(void *program)
-{
-    (void)program;
-}
+static void scripted_program_free(void *program) { (void)program; }
 
 static enigma_status scripted_kernel_create(void *program, const char *name, void **out, const eni_kernel_info **info)
 {

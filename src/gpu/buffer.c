@@ -25,10 +25,7 @@ enigma_status eni_buffer_make(enigma_runtime *runtime, size_t size, const void *
     return ENIGMA_OK;
 }
 
-void eni_buffer_retain(enigma_buffer *buffer)
-{
-    __atomic_fetch_add(&buffer->references, 1, __ATOMIC_RELAXED);
-}
+void eni_buffer_retain(enigma_buffer *buffer) { __atomic_fetch_add(&buffer->references, 1, __ATOMIC_RELAXED); }
 
 enigma_status enigma_buffer_create(enigma_runtime *runtime, size_t size, const void *data, enigma_buffer **out)
 {
@@ -49,7 +46,8 @@ static enigma_status check_range(const enigma_buffer *buffer, size_t offset, con
         return ENI_FAIL(ENIGMA_E_INVALID, "%s is NULL", buffer == NULL ? "buffer" : "data");
     }
     if (offset > buffer->size || size > buffer->size - offset) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "bytes %zu to %zu are outside of a buffer of %zu", offset, offset + size, buffer->size);
+        return ENI_FAIL(ENIGMA_E_INVALID, "bytes %zu to %zu are outside of a buffer of %zu", offset, offset + size,
+                        buffer->size);
     }
     return eni_runtime_check(buffer->runtime);
 }

@@ -24,14 +24,18 @@ static enigma_runtime *find_runtime(void)
 static enigma_status check_environment(const char *path)
 {
 #if !defined(__APPLE__)
-    return ENI_FAIL(ENIGMA_E_UNAVAILABLE,
-                    "GPU capture to %s is not possible: it needs Metal, which exists on macOS only (there, set "
-                    CAPTURE_VARIABLE "=1 before the process starts and open a MetalRuntime first)", path);
+    return ENI_FAIL(
+        ENIGMA_E_UNAVAILABLE,
+        "GPU capture to %s is not possible: it needs Metal, which exists on macOS only (there, set " CAPTURE_VARIABLE
+        "=1 before the process starts and open a MetalRuntime first)",
+        path);
 #else
     const char *value = getenv(CAPTURE_VARIABLE);
     if (value == NULL || strcmp(value, "1") != 0) {
-        return ENI_FAIL(ENIGMA_E_UNAVAILABLE, "GPU capture to %s needs " CAPTURE_VARIABLE "=1 in the environment before the "
-                                              "process starts", path);
+        return ENI_FAIL(ENIGMA_E_UNAVAILABLE,
+                        "GPU capture to %s needs " CAPTURE_VARIABLE "=1 in the environment before the "
+                        "process starts",
+                        path);
     }
     if (access(path, F_OK) == 0) {
         return ENI_FAIL(ENIGMA_E_UNAVAILABLE, "GPU capture: %s exists already; remove it first", path);
@@ -45,7 +49,8 @@ static enigma_status begin(const char *path)
     ENI_TRY(check_environment(path));
     enigma_runtime *runtime = find_runtime();
     if (runtime == NULL) {
-        return ENI_FAIL(ENIGMA_E_UNAVAILABLE, "GPU capture to %s needs a MetalRuntime, opened before the profiler starts", path);
+        return ENI_FAIL(ENIGMA_E_UNAVAILABLE,
+                        "GPU capture to %s needs a MetalRuntime, opened before the profiler starts", path);
     }
     enigma_runtime *none = NULL;
     if (!__atomic_compare_exchange_n(&capturing, &none, runtime, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
@@ -75,12 +80,6 @@ static enigma_status end(void)
     return status;
 }
 
-static enigma_status capture(const char *path)
-{
-    return path == NULL ? end() : begin(path);
-}
+static enigma_status capture(const char *path) { return path == NULL ? end() : begin(path); }
 
-__attribute__((constructor)) static void set_up(void)
-{
-    eni_profiler_capture = capture;
-}
+__attribute__((constructor)) static void set_up(void) { eni_profiler_capture = capture; }

@@ -6,10 +6,7 @@
 
 #define PAIR_INTERVAL_NS UINT64_C(100000000)
 
-static uint64_t mask_of(uint32_t bits)
-{
-    return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
-}
+static uint64_t mask_of(uint32_t bits) { return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1; }
 
 uint32_t eni_gpu_judge(const eni_stamps *stamps, uint32_t counter_bits)
 {
@@ -49,7 +46,8 @@ static uint64_t continue_ticks(const eni_gpu_clock *clock, const eni_traits *tra
 
 /* Compares the clocks of a device and records the pair. With clock_lock held. A device that cannot tell leaves no pair: its stamps
  * then stand as they are. */
-static void pair(enigma_runtime *runtime, uint32_t device, enigma_profiler *profiler, eni_gpu_registration *registration)
+static void pair(enigma_runtime *runtime, uint32_t device, enigma_profiler *profiler,
+                 eni_gpu_registration *registration)
 {
     eni_clock_pair reading;
     eni_gpu_clock *clock = &runtime->clocks[device];

@@ -17,15 +17,16 @@ static enigma_status check_axis(const enigma_runtime *runtime, const axis *a)
     }
     if (threads > a->max_threads || grid > a->max_grid) {
         bool group = threads > a->max_threads;
-        return ENI_FAIL(ENIGMA_E_INVALID, "%s.%c is %llu; this device takes at most %llu", group ? "threads" : "grid", a->name,
-                        group ? threads : grid, (unsigned long long)(group ? a->max_threads : a->max_grid));
+        return ENI_FAIL(ENIGMA_E_INVALID, "%s.%c is %llu; this device takes at most %llu", group ? "threads" : "grid",
+                        a->name, group ? threads : grid, (unsigned long long)(group ? a->max_threads : a->max_grid));
     }
     if (!runtime->traits.partial_groups && grid % threads != 0) {
-        return ENI_FAIL(ENIGMA_E_INVALID,
-                        "grid.%c = %llu is not a multiple of threads.%c = %llu, and this device cannot run partial groups: "
-                        "make the grid %llu and let the kernel return where its index is past the end, or choose threads that "
-                        "divide %llu",
-                        a->name, grid, a->name, threads, (grid / threads + 1) * threads, grid);
+        return ENI_FAIL(
+            ENIGMA_E_INVALID,
+            "grid.%c = %llu is not a multiple of threads.%c = %llu, and this device cannot run partial groups: "
+            "make the grid %llu and let the kernel return where its index is past the end, or choose threads that "
+            "divide %llu",
+            a->name, grid, a->name, threads, (grid / threads + 1) * threads, grid);
     }
     return ENIGMA_OK;
 }
@@ -40,7 +41,8 @@ static enigma_status check_group(const enigma_prepared *prepared, enigma_size3 t
     uint64_t total;
     if (__builtin_mul_overflow(threads.x, threads.y, &total) || __builtin_mul_overflow(total, threads.z, &total) ||
         total > limit) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "threads (%llu, %llu, %llu) are more than the %llu that kernel %s can have in a group",
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "threads (%llu, %llu, %llu) are more than the %llu that kernel %s can have in a group",
                         (unsigned long long)threads.x, (unsigned long long)threads.y, (unsigned long long)threads.z,
                         (unsigned long long)limit, prepared->kernel->name.data);
     }
@@ -72,17 +74,19 @@ enigma_status eni_dispatch_check(enigma_prepared *prepared, const enigma_dispatc
     const enigma_runtime *runtime = prepared->kernel->runtime;
     ENI_TRY(eni_runtime_check(runtime));
     if (ENI_UNLIKELY(options->struct_size < sizeof *options)) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "enigma_dispatch_options.struct_size is %u; start from ENIGMA_DISPATCH_OPTIONS_INIT",
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "enigma_dispatch_options.struct_size is %u; start from ENIGMA_DISPATCH_OPTIONS_INIT",
                         options->struct_size);
     }
     if (ENI_UNLIKELY((options->flags & ~(uint32_t)(ENIGMA_DISPATCH_ASYNC | ENIGMA_DISPATCH_UNRECORDED)) != 0)) {
         return ENI_FAIL(ENIGMA_E_INVALID, "the dispatch flags %#x are not known", options->flags);
     }
-    if (ENI_UNLIKELY(options->queue >= runtime->traits.queue_limit || options->device >= runtime->traits.device_count)) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "queue %u of device %u: the runtime has %u queue%s and %u device%s, numbered from 0",
-                        options->queue, options->device, runtime->traits.queue_limit,
-                        runtime->traits.queue_limit == 1 ? "" : "s", runtime->traits.device_count,
-                        runtime->traits.device_count == 1 ? "" : "s");
+    if (ENI_UNLIKELY(options->queue >= runtime->traits.queue_limit ||
+                     options->device >= runtime->traits.device_count)) {
+        return ENI_FAIL(
+            ENIGMA_E_INVALID, "queue %u of device %u: the runtime has %u queue%s and %u device%s, numbered from 0",
+            options->queue, options->device, runtime->traits.queue_limit, runtime->traits.queue_limit == 1 ? "" : "s",
+            runtime->traits.device_count, runtime->traits.device_count == 1 ? "" : "s");
     }
     if (ENI_UNLIKELY(options->metrics == NULL && options->metric_count != 0)) {
         return ENI_FAIL(ENIGMA_E_INVALID, "metrics is NULL and metric_count is not 0");
@@ -92,11 +96,16 @@ enigma_status eni_dispatch_check(enigma_prepared *prepared, const enigma_dispatc
 
 /* ---- launching ---- */
 
-enigma_status eni_dispatch_launch(enigma_prepared *prepared, const enigma_dispatch_options *options, bool timed, void **ticket)
+enigma_status eni_dispatch_launch(enigma_prepared *prepared, const enigma_dispatch_options *options, bool timed,
+                                  void **ticket)
 {
     enigma_runtime *runtime = prepared->kernel->runtime;
-    const eni_launch_request request = {.kernel = prepared->handle, .grid = options->grid, .threads = options->threads,
-                                        .queue = options->queue, .device = options->device, .timed = timed};
+    const eni_launch_request request = {.kernel = prepared->handle,
+                                        .grid = options->grid,
+                                        .threads = options->threads,
+                                        .queue = options->queue,
+                                        .device = options->device,
+                                        .timed = timed};
     eni_lock(&runtime->lock);
     enigma_status status = runtime->backend->launch(runtime->device, &request, ticket);
     eni_unlock(&runtime->lock);
@@ -146,7 +155,9 @@ enigma_context eni_dispatch_context(const enigma_dispatch_options *options)
     if ((options->flags & ENIGMA_DISPATCH_UNRECORDED) != 0) {
         return none;
     }
-    enigma_context context = options->context != NULL ? *options->context : ENIGMA_ON_() ? enigma_context_current() : none;
+    enigma_context context = options->context != NULL ? *options->context
+                             : ENIGMA_ON_()           ? enigma_context_current()
+                                                      : none;
     return context.profiler != NULL && eni_profiler_recording(context.profiler) ? context : none;
 }
 
@@ -161,8 +172,8 @@ enigma_status enigma_dispatch(enigma_prepared *prepared, const enigma_dispatch_o
 /* ---- timed, without an event ---- */
 
 /* Waits for a timed launch and takes its stamps; an interrupted one is left to complete. Takes over pending and ticket. */
-static enigma_status take_stamps(enigma_prepared *prepared, const enigma_dispatch_options *options, eni_pending *pending,
-                                 void *ticket, eni_stamps *out)
+static enigma_status take_stamps(enigma_prepared *prepared, const enigma_dispatch_options *options,
+                                 eni_pending *pending, void *ticket, eni_stamps *out)
 {
     enigma_runtime *runtime = prepared->kernel->runtime;
     enigma_status status = eni_gpu_wait(runtime, ticket);
@@ -219,7 +230,8 @@ enigma_status enigma_dispatch_timed(enigma_prepared *prepared, const enigma_disp
     const char *why;
     ENI_TRY(eni_dispatch_measure(prepared, options, out_us, &why));
     if (why != NULL) { /* no failure of the call, but the reason can be read */
-        ENI_FAIL(ENIGMA_E_DEVICE, "kernel %s ran, and its device time is not valid: %s", prepared->kernel->name.data, why);
+        ENI_FAIL(ENIGMA_E_DEVICE, "kernel %s ran, and its device time is not valid: %s", prepared->kernel->name.data,
+                 why);
     }
     return ENIGMA_OK;
 }

@@ -43,14 +43,12 @@ static void end_event(const execution *run, enigma_scope scope, enigma_status st
 
 /* ---- steps ---- */
 
-static enigma_status load_library(execution *run)
-{
-    return run->kernel->runtime->backend->load();
-}
+static enigma_status load_library(execution *run) { return run->kernel->runtime->backend->load(); }
 
 static enigma_status create_pipeline(execution *run)
 {
-    ENI_TRY(eni_prepare_begin(run->kernel, run->inputs, run->input_count, run->output_sizes, run->output_count, &run->prepared));
+    ENI_TRY(eni_prepare_begin(run->kernel, run->inputs, run->input_count, run->output_sizes, run->output_count,
+                              &run->prepared));
     return eni_prepare_instance(run->prepared);
 }
 
@@ -121,14 +119,20 @@ static enigma_status check_execute(const execution *run)
     return ENIGMA_OK;
 }
 
-enigma_status enigma_execute(enigma_kernel *kernel, const enigma_argument *inputs, size_t input_count, void *const *outputs,
-                             const size_t *output_sizes, size_t output_count, const enigma_dispatch_options *options)
+enigma_status enigma_execute(enigma_kernel *kernel, const enigma_argument *inputs, size_t input_count,
+                             void *const *outputs, const size_t *output_sizes, size_t output_count,
+                             const enigma_dispatch_options *options)
 {
     if (kernel == NULL || options == NULL) {
         return ENI_FAIL(ENIGMA_E_INVALID, "%s is NULL", kernel == NULL ? "kernel" : "options");
     }
-    execution run = {.kernel = kernel, .inputs = inputs, .input_count = input_count, .outputs = outputs,
-                     .output_sizes = output_sizes, .output_count = output_count, .options = *options};
+    execution run = {.kernel = kernel,
+                     .inputs = inputs,
+                     .input_count = input_count,
+                     .outputs = outputs,
+                     .output_sizes = output_sizes,
+                     .output_count = output_count,
+                     .options = *options};
     ENI_TRY(eni_runtime_check(kernel->runtime));
     ENI_TRY(check_execute(&run));
     execution total = run;

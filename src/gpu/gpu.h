@@ -37,8 +37,8 @@ enum { ENI_REGISTRATIONS = 4 };
 /* A device's clock, and who was told about it. Under the runtime's clock_lock. */
 typedef struct eni_gpu_clock {
     eni_gpu_registration registrations[ENI_REGISTRATIONS];
-    uint32_t next; /* to be replaced when all are taken */
-    bool known;    /* the two below hold */
+    uint32_t next;           /* to be replaced when all are taken */
+    bool known;              /* the two below hold */
     uint64_t ticks, host_ns; /* the last reading, continued past the counter's width */
 } eni_gpu_clock;
 
@@ -93,7 +93,7 @@ struct enigma_prepared {
     enigma_buffer **buffers; /* in the order of the arguments; the last output_count are outputs */
     size_t buffer_count, output_count;
     uint64_t input_bytes, output_bytes; /* of buffers */
-    enigma_value input_shapes; /* a list of (shape, dtype), in arena */
+    enigma_value input_shapes;          /* a list of (shape, dtype), in arena */
     eni_arena arena;
     eni_record_cache cache;
     uint64_t pending; /* launches that are not complete; under the pending lock */
@@ -173,6 +173,8 @@ enigma_status eni_pending_wait(const eni_pending_filter *filter);
 enigma_status eni_pending_failure(eni_gpu_failure *failure);
 /* Whether waits may block in the driver: nobody could interrupt them, or they take no time. */
 bool eni_gpu_may_block(const enigma_runtime *runtime);
+/* Asks whether to give up, every 50 ms from the first call on; *asked_ns starts as 0. */
+enigma_status eni_gpu_check_interrupt(uint64_t *asked_ns);
 /* Waits for one launch that is not in a queue: ENIGMA_E_INTERRUPTED leaves it running. */
 enigma_status eni_gpu_wait(const enigma_runtime *runtime, void *ticket);
 
@@ -191,7 +193,8 @@ enigma_status eni_dispatch_measure(enigma_prepared *prepared, const enigma_dispa
 /* An untimed one; waits unless ENIGMA_DISPATCH_ASYNC is set. Options were checked. */
 enigma_status eni_dispatch_untimed(enigma_prepared *prepared, const enigma_dispatch_options *options);
 /* Launches, under the runtime's lock. ticket: as the backend's launch(). */
-enigma_status eni_dispatch_launch(enigma_prepared *prepared, const enigma_dispatch_options *options, bool timed, void **ticket);
+enigma_status eni_dispatch_launch(enigma_prepared *prepared, const enigma_dispatch_options *options, bool timed,
+                                  void **ticket);
 static inline bool eni_dispatch_is_async(const enigma_dispatch_options *options)
 {
     return (options->flags & ENIGMA_DISPATCH_ASYNC) != 0;

@@ -74,7 +74,8 @@ static enigma_status check_compile(const enigma_runtime *runtime, const enigma_k
         return ENI_FAIL(ENIGMA_E_INVALID, "%s is NULL", runtime == NULL ? "runtime" : "desc");
     }
     if (desc->struct_size < sizeof *desc) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "enigma_kernel_desc.struct_size is %u; set it to sizeof the struct", desc->struct_size);
+        return ENI_FAIL(ENIGMA_E_INVALID, "enigma_kernel_desc.struct_size is %u; set it to sizeof the struct",
+                        desc->struct_size);
     }
     if (desc->name == NULL || desc->name[0] == '\0') {
         return ENI_FAIL(ENIGMA_E_INVALID, "the kernel has no name");
@@ -92,7 +93,8 @@ static enigma_status build(enigma_runtime *runtime, const enigma_kernel_desc *de
     enigma_status status = find_origin(desc, &from);
     if (status == ENIGMA_OK) {
         eni_lock(&runtime->lock);
-        status = backend->program_build(runtime->device, from.data, from.size, from.suffix, desc->options, &kernel->program);
+        status =
+            backend->program_build(runtime->device, from.data, from.size, from.suffix, desc->options, &kernel->program);
         if (status == ENIGMA_OK) {
             status = backend->kernel_create(kernel->program, desc->name, &kernel->handle, &kernel->info);
             if (status != ENIGMA_OK) {
@@ -139,10 +141,7 @@ enigma_text enigma_kernel_name(const enigma_kernel *kernel)
     return kernel->name;
 }
 
-void eni_kernel_retain(enigma_kernel *kernel)
-{
-    __atomic_fetch_add(&kernel->references, 1, __ATOMIC_RELAXED);
-}
+void eni_kernel_retain(enigma_kernel *kernel) { __atomic_fetch_add(&kernel->references, 1, __ATOMIC_RELAXED); }
 
 void enigma_kernel_free(enigma_kernel *kernel)
 {

@@ -9,8 +9,8 @@
 #include "gpu/gpu.h"
 
 enum { TIDY_LIMIT = 4, SPINS = 64 };
-#define FIRST_NAP_NS UINT64_C(20000)
-#define LONGEST_NAP_NS UINT64_C(1000000)
+#define FIRST_NAP_NS       UINT64_C(20000)
+#define LONGEST_NAP_NS     UINT64_C(1000000)
 #define INTERRUPT_CHECK_NS UINT64_C(50000000)
 
 static eni_mutex pending_lock = ENI_MUTEX_INIT;
@@ -18,12 +18,26 @@ static enigma_runtime *runtimes; /* newest first */
 
 /* ---- waiting ---- */
 
-/* The state of a wait by polling: spins briefly, then naps ever longer, and asks now and then whether to give up. Time is the
- * system's, whatever the profiler's clock is. */
+/* The state of a wait by polling: spins briefly, then naps ever longer, and asks now and then whether to give up. */
 typedef struct backoff {
     uint32_t spins;
-    uint64_t nap_ns, since_check_ns;
+    uint64_t nap_ns, asked_ns;
 } backoff;
+
+enigma_status eni_gpu_check_interrupt(uint64_t *asked_ns)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now); /* the system's time: a scripted host clock may stand still */
+    uint64_t now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    if (*asked_ns == 0) {
+        *asked_ns = now_ns; /* asking may be dear (another thread's interpreter lock): not before the first 50 ms */
+    }
+    if (now_ns - *asked_ns < INTERRUPT_CHECK_NS) {
+        return ENIGMA_OK;
+    }
+    *asked_ns = now_ns;
+    return eni_interrupted() ? ENI_FAIL(ENIGMA_E_INTERRUPTED, "interrupted while using the device") : ENIGMA_OK;
+}
 
 static enigma_status backoff_pause(backoff *state)
 {
@@ -35,18 +49,10 @@ static enigma_status backoff_pause(backoff *state)
     state->nap_ns = state->nap_ns < LONGEST_NAP_NS ? state->nap_ns : LONGEST_NAP_NS;
     const struct timespec nap = {0, (long)state->nap_ns};
     nanosleep(&nap, NULL);
-    state->since_check_ns += state->nap_ns;
-    if (state->since_check_ns < INTERRUPT_CHECK_NS) {
-        return ENIGMA_OK;
-    }
-    state->since_check_ns = 0;
-    return eni_interrupted() ? ENI_FAIL(ENIGMA_E_INTERRUPTED, "interrupted while waiting for the device") : ENIGMA_OK;
+    return eni_gpu_check_interrupt(&state->asked_ns);
 }
 
-bool eni_gpu_may_block(const enigma_runtime *runtime)
-{
-    return runtime->traits.instant || !eni_interruptible();
-}
+bool eni_gpu_may_block(const enigma_runtime *runtime) { return runtime->traits.instant || !eni_interruptible(); }
 
 enigma_status eni_gpu_wait(const enigma_runtime *runtime, void *ticket)
 {
@@ -65,10 +71,7 @@ enigma_status eni_gpu_wait(const enigma_runtime *runtime, void *ticket)
 
 /* ---- entries ---- */
 
-eni_pending *eni_pending_new(void)
-{
-    return ENI_NEW(eni_pending);
-}
+eni_pending *eni_pending_new(void) { return ENI_NEW(eni_pending); }
 
 void eni_pending_delete(eni_pending *pending)
 {
@@ -352,15 +355,9 @@ static enigma_status drain(enigma_profiler *profiler, bool wait)
     return status;
 }
 
-static void before_fork(void)
-{
-    eni_lock(&pending_lock);
-}
+static void before_fork(void) { eni_lock(&pending_lock); }
 
-static void after_fork_in_parent(void)
-{
-    eni_unlock(&pending_lock);
-}
+static void after_fork_in_parent(void) { eni_unlock(&pending_lock); }
 
 /* The driver's state is the parent's: nothing of it may be touched, not even to free it. */
 static void after_fork_in_child(void)

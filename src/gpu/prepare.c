@@ -24,11 +24,12 @@ static enigma_status check_scalar(const enigma_kernel *kernel, uint32_t index, s
     const eni_argument_info *argument = &kernel->info->arguments[index];
     describe_argument(kernel->info, index, what);
     if (argument->class_ == ENI_ARGUMENT_BUFFER) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s is a pointer to a buffer; a value was given", what, kernel->name.data);
+        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s is a pointer to a buffer; a value was given", what,
+                        kernel->name.data);
     }
     if (argument->size != 0 && argument->size != size) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s has %llu byte%s; the value given has %zu", what, kernel->name.data,
-                        (unsigned long long)argument->size, argument->size == 1 ? "" : "s", size);
+        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s has %llu byte%s; the value given has %zu", what,
+                        kernel->name.data, (unsigned long long)argument->size, argument->size == 1 ? "" : "s", size);
     }
     return ENIGMA_OK;
 }
@@ -55,8 +56,10 @@ static enigma_status check_against_kernel(const enigma_kernel *kernel, uint32_t 
     }
     if (kernel->info->arguments[index].class_ == ENI_ARGUMENT_OTHER) {
         describe_argument(kernel->info, index, what);
-        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s is local memory, an image, a sampler or a pipe, which prepare cannot "
-                                          "bind; declare local memory inside the kernel", what, kernel->name.data);
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "%s of kernel %s is local memory, an image, a sampler or a pipe, which prepare cannot "
+                        "bind; declare local memory inside the kernel",
+                        what, kernel->name.data);
     }
     return is_scalar ? check_scalar(kernel, index, size) : check_memory(kernel, index, size);
 }
@@ -99,7 +102,8 @@ static enigma_status check_arguments(const enigma_kernel *kernel, const enigma_a
                                      const size_t *output_sizes, size_t output_count)
 {
     if ((inputs == NULL && input_count != 0) || (output_sizes == NULL && output_count != 0)) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "%s is NULL and its count is not 0", inputs == NULL ? "inputs" : "output_sizes");
+        return ENI_FAIL(ENIGMA_E_INVALID, "%s is NULL and its count is not 0",
+                        inputs == NULL ? "inputs" : "output_sizes");
     }
     ENI_TRY(check_count(kernel, input_count, output_count));
     for (size_t i = 0; i < input_count; i++) {
@@ -226,7 +230,8 @@ enigma_status eni_prepare_inputs(enigma_prepared *prepared, const enigma_argumen
     return ENIGMA_OK;
 }
 
-enigma_status eni_prepare_outputs(enigma_prepared *prepared, size_t input_count, const size_t *output_sizes, size_t output_count)
+enigma_status eni_prepare_outputs(enigma_prepared *prepared, size_t input_count, const size_t *output_sizes,
+                                  size_t output_count)
 {
     for (size_t i = 0; i < output_count; i++) {
         enigma_buffer *buffer;
@@ -264,10 +269,7 @@ enigma_status enigma_prepare(enigma_kernel *kernel, const enigma_argument *input
 
 /* ---- life ---- */
 
-void eni_prepared_retain(enigma_prepared *prepared)
-{
-    __atomic_fetch_add(&prepared->references, 1, __ATOMIC_RELAXED);
-}
+void eni_prepared_retain(enigma_prepared *prepared) { __atomic_fetch_add(&prepared->references, 1, __ATOMIC_RELAXED); }
 
 void eni_prepared_release(enigma_prepared *prepared)
 {
@@ -321,13 +323,13 @@ enigma_status enigma_prepared_read_output(enigma_prepared *prepared, size_t outp
         return ENI_FAIL(ENIGMA_E_INVALID, "prepared is NULL");
     }
     if (output >= prepared->output_count) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "kernel %s has no output %zu: it was prepared with %zu", prepared->kernel->name.data,
-                        output, prepared->output_count);
+        return ENI_FAIL(ENIGMA_E_INVALID, "kernel %s has no output %zu: it was prepared with %zu",
+                        prepared->kernel->name.data, output, prepared->output_count);
     }
     enigma_buffer *buffer = prepared->buffers[prepared->buffer_count - prepared->output_count + output];
     if (size != buffer->size) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "output %zu of kernel %s has %zu bytes, not %zu", output, prepared->kernel->name.data,
-                        buffer->size, size);
+        return ENI_FAIL(ENIGMA_E_INVALID, "output %zu of kernel %s has %zu bytes, not %zu", output,
+                        prepared->kernel->name.data, buffer->size, size);
     }
     return enigma_buffer_read(buffer, 0, data, size);
 }

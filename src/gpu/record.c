@@ -38,8 +38,8 @@ static size_t launch_fields(const enigma_prepared *prepared, const enigma_dispat
     return count;
 }
 
-static uint32_t intern_launch(enigma_prepared *prepared, const enigma_dispatch_options *options, enigma_profiler *profiler,
-                              uint32_t device)
+static uint32_t intern_launch(enigma_prepared *prepared, const enigma_dispatch_options *options,
+                              enigma_profiler *profiler, uint32_t device)
 {
     uint32_t flags = eni_profiler_flags(profiler);
     bool with_bytes = (flags & ENIGMA_PROFILER_PROFILE_MEMORY) != 0;
@@ -58,10 +58,7 @@ static uint32_t intern_launch(enigma_prepared *prepared, const enigma_dispatch_o
     return eni_profiler_launch(profiler, &launch, fields, count);
 }
 
-static bool same_size(enigma_size3 a, enigma_size3 b)
-{
-    return a.x == b.x && a.y == b.y && a.z == b.z;
-}
+static bool same_size(enigma_size3 a, enigma_size3 b) { return a.x == b.x && a.y == b.y && a.z == b.z; }
 
 /* Where a dispatch is recorded. */
 typedef struct place {
@@ -70,7 +67,8 @@ typedef struct place {
 } place;
 
 /* Looks the place up, mostly in the prepared kernel's cache. */
-static place find_place(enigma_prepared *prepared, const enigma_dispatch_options *options, const enigma_context *context)
+static place find_place(enigma_prepared *prepared, const enigma_dispatch_options *options,
+                        const enigma_context *context)
 {
     enigma_runtime *runtime = prepared->kernel->runtime;
     enigma_profiler *profiler = context->profiler;
@@ -79,7 +77,8 @@ static place find_place(enigma_prepared *prepared, const enigma_dispatch_options
     eni_lock(&runtime->lock);
     eni_record_cache *cache = &prepared->cache;
     if (cache->profiler != id || cache->path != context->path) {
-        cache->node = eni_profiler_runtime_path(profiler, context->path, eni_text_of("gpu_dispatch"), prepared->kernel->name);
+        cache->node =
+            eni_profiler_runtime_path(profiler, context->path, eni_text_of("gpu_dispatch"), prepared->kernel->name);
         cache->category = enigma_category(profiler, eni_text_of(runtime->backend->name));
         cache->path = context->path;
         cache->profiler = id;

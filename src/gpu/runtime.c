@@ -8,10 +8,7 @@
 
 /* ---- references ---- */
 
-void eni_runtime_retain(enigma_runtime *runtime)
-{
-    __atomic_fetch_add(&runtime->references, 1, __ATOMIC_RELAXED);
-}
+void eni_runtime_retain(enigma_runtime *runtime) { __atomic_fetch_add(&runtime->references, 1, __ATOMIC_RELAXED); }
 
 static void free_memory(enigma_runtime *runtime)
 {
@@ -39,8 +36,9 @@ void eni_runtime_release(enigma_runtime *runtime)
 enigma_status eni_runtime_check(const enigma_runtime *runtime)
 {
     if (ENI_UNLIKELY(runtime->generation != eni_fork_generation)) {
-        return ENI_FAIL(ENIGMA_E_STATE, "this runtime was opened before fork and belongs to the parent process; open one in the "
-                                        "child");
+        return ENI_FAIL(ENIGMA_E_STATE,
+                        "this runtime was opened before fork and belongs to the parent process; open one in the "
+                        "child");
     }
     return ENIGMA_OK;
 }
@@ -111,7 +109,8 @@ static enigma_status open_backend(const eni_backend *backend, uint32_t device, e
     uint32_t count;
     ENI_TRY(backend->device_count(&count));
     if (device >= count) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "device %u is out of range: %s has %u device%s on this machine, numbered from 0", device,
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "device %u is out of range: %s has %u device%s on this machine, numbered from 0", device,
                         backend->title, count, count == 1 ? "" : "s");
     }
     return eni_runtime_create(backend, device, NULL, out);

@@ -9,7 +9,8 @@ enigma_status enigma_scripted_open(const enigma_scripted_options *options, enigm
     }
     *out = NULL;
     if (options != NULL && options->struct_size < sizeof *options) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "enigma_scripted_options.struct_size is %u; start from ENIGMA_SCRIPTED_OPTIONS_INIT",
+        return ENI_FAIL(ENIGMA_E_INVALID,
+                        "enigma_scripted_options.struct_size is %u; start from ENIGMA_SCRIPTED_OPTIONS_INIT",
                         options->struct_size);
     }
     return eni_runtime_create(&eni_backend_scripted, 0, options == NULL ? &defaults : options, out);
@@ -23,13 +24,13 @@ static enigma_status check_scripted(const enigma_runtime *runtime)
     return ENIGMA_OK;
 }
 
-enigma_status enigma_scripted_push(enigma_runtime *runtime, uint32_t device, uint32_t queue, const enigma_script *scripts,
-                                   size_t count)
+enigma_status enigma_scripted_push(enigma_runtime *runtime, uint32_t device, uint32_t queue,
+                                   const enigma_script *scripts, size_t count)
 {
     ENI_TRY(check_scripted(runtime));
     if (device >= runtime->traits.device_count || queue >= runtime->traits.queue_limit) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "queue %u of device %u does not exist: there are %u queues and %u devices", queue,
-                        device, runtime->traits.queue_limit, runtime->traits.device_count);
+        return ENI_FAIL(ENIGMA_E_INVALID, "queue %u of device %u does not exist: there are %u queues and %u devices",
+                        queue, device, runtime->traits.queue_limit, runtime->traits.device_count);
     }
     if (scripts == NULL && count != 0) {
         return ENI_FAIL(ENIGMA_E_INVALID, "scripts is NULL and count is not 0");

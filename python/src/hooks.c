@@ -7,6 +7,7 @@
 
 /* A registration; lives until the library releases it, with no call of it running. Changed with the GIL only. */
 typedef struct Hook {
+    PyInterpreterState *interpreter; /* whose objects these are; elsewhere the hook has no answer */
     PyObject *callable;
     PyObject *kernel_name;
     PyObject *keys; /* a dict of bytes: every key ever returned, since the library reads them after the call */
@@ -28,9 +29,11 @@ static void release_hook(void *user)
     }
     py_gil gil;
     py_gil_take(&gil);
-    PyObject *pending = py_error_take();
-    hook_free(user);
-    py_error_restore(pending);
+    if (PyInterpreterState_Get() == ((Hook *)user)->interpreter) { /* else it cannot be freed here */
+        PyObject *pending = py_error_take();
+        hook_free(user);
+        py_error_restore(pending);
+    }
     py_gil_give(&gil);
 }
 
@@ -57,6 +60,14 @@ static const char *keep_key(Hook *hook, const char *key)
     PyObject *kept = bytes == NULL ? NULL : PyDict_SetDefault(hook->keys, bytes, bytes);
     Py_XDECREF(bytes);
     return kept == NULL ? NULL : PyBytes_AS_STRING(kept);
+}
+
+/* A hook that was replaced or removed during its own call is released before the library reads the keys: this thread holds
+ * them until its next answer. */
+static int hold_keys(Hook *hook)
+{
+    PyObject *dict = PyThreadState_GetDict(); /* borrowed; NULL: none */
+    return dict == NULL ? 0 : PyDict_SetItemString(dict, "enigma.hook_keys", hook->keys);
 }
 
 /* The finite ones of a hook's answer. Sets an exception for what was wrong with it; out may hold metrics all the same. */
@@ -87,6 +98,7 @@ static size_t take_metrics(Hook *hook, PyObject *answer, enigma_metric *out, siz
         }
     }
     py_arena_free(&arena);
+    failed = failed || hold_keys(hook) < 0;
     if (!failed && problem != NULL) {
         PyErr_SetString(PyExc_ValueError, problem);
     }
@@ -138,7 +150,8 @@ static size_t ask_hook(void *user, const enigma_dispatch_info *info, enigma_metr
     py_gil gil;
     py_gil_take(&gil);
     PyObject *pending = py_error_take(); /* of a signal seen during the dispatch */
-    PyObject *answer = call_hook(hook, info);
+    bool mine = PyInterpreterState_Get() == hook->interpreter;
+    PyObject *answer = mine ? call_hook(hook, info) : Py_NewRef(Py_None);
     size_t count = answer == NULL ? 0 : take_metrics(hook, answer, out, capacity);
     Py_XDECREF(answer);
     if (PyErr_Occurred()) {
@@ -158,6 +171,7 @@ static Hook *hook_new(PyObject *kernel_name, PyObject *callable)
         PyErr_NoMemory();
         return NULL;
     }
+    hook->interpreter = PyInterpreterState_Get();
     hook->callable = Py_NewRef(callable);
     hook->kernel_name = PyUnicode_FromObject(kernel_name);
     hook->keys = PyDict_New();

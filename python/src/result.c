@@ -4,6 +4,7 @@
 
 #include "dataclass.h"
 
+#include <pthread.h>
 #include <string.h>
 
 typedef struct Result {
@@ -470,10 +471,10 @@ static const char *kind_text(uint32_t kind)
     return kind < sizeof(texts) / sizeof(texts[0]) ? texts[kind] : NULL;
 }
 
-/* Fills row_getset and gives the names of all properties. */
-static PyObject *fill_row_getset(void)
+static pthread_once_t row_once = PTHREAD_ONCE_INIT;
+
+static void fill_row_getset(void)
 {
-    PyObject *names = PyList_New(0);
     size_t count = 0;
     const enigma_row_field *field;
     while (count < ROW_FIELDS_MAX && (field = enigma_row_field_at(count)) != NULL) {
@@ -482,7 +483,13 @@ static PyObject *fill_row_getset(void)
     for (size_t i = 0; i < ROW_EXTRA; i++) {
         row_getset[count++] = row_extra[i];
     }
-    for (size_t i = 0; names != NULL && i < count; i++) {
+}
+
+/* The names of all properties. */
+static PyObject *make_row_names(void)
+{
+    PyObject *names = PyList_New(0);
+    for (size_t i = 0; names != NULL && row_getset[i].name != NULL; i++) {
         PyObject *name = PyUnicode_InternFromString(row_getset[i].name);
         if (name == NULL || PyList_Append(names, name) < 0) {
             Py_CLEAR(names);
@@ -509,7 +516,8 @@ static PyType_Spec row_spec = {"enigma.ProfilerRow", sizeof(Row), 0, Py_TPFLAGS_
 
 static int result_exec(PyObject *module, py_state *state)
 {
-    state->row_names = fill_row_getset();
+    pthread_once(&row_once, fill_row_getset);
+    state->row_names = make_row_names();
     state->row_class = state->row_names == NULL ? NULL : PyType_FromModuleAndSpec(module, &row_spec, NULL);
     if (state->row_class == NULL || PyObject_SetAttrString(state->row_class, "__match_args__", state->row_names) < 0) {
         return -1;

@@ -14,7 +14,7 @@ static void *record(void *arg)
 {
     (void)arg;
     if (enigma_profiler_start(shared) != ENIGMA_OK) {
-        return "start";
+        return (void *)(uintptr_t)1;
     }
     for (int i = 0; i < SCOPES; i++) {
         char name[16];
@@ -25,7 +25,7 @@ static void *record(void *arg)
         enigma_end(outer);
     }
     __atomic_fetch_add(&done, 1, __ATOMIC_RELAXED);
-    return enigma_profiler_stop(shared) == ENIGMA_OK ? NULL : "stop";
+    return (void *)(uintptr_t)(enigma_profiler_stop(shared) == ENIGMA_OK ? 0 : 2);
 }
 
 /* Of each thread a snapshot holds a prefix: every inner event's path is whole, and events are in order of ending. */

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field
 from os import PathLike
 from types import TracebackType
 from typing import Any, ClassVar, Literal, TypeVar, final, overload
@@ -38,15 +39,16 @@ def profile(
     capture: str | PathLike[str] | None = None,
 ) -> Profiler: ...
 
+@final
 class scope:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         name: str,
         *,
         metrics: Mapping[str, float] | None = None,
         category: str = "scope",
         **metadata: object,
-    ) -> None: ...
+    ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -71,9 +73,9 @@ def unregister_kernel_hook(kernel_name: str) -> None: ...
 @final
 class ProfilerEvent:
     __match_args__: ClassVar[tuple[str, ...]]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    def __init__(
-        self,
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    def __new__(
+        cls,
         name: str,
         category: str,
         start_ns: int,
@@ -94,7 +96,7 @@ class ProfilerEvent:
         self_us: float = 0.0,
         gpu_start_ns: int = 0,
         gpu_end_ns: int = 0,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def name(self) -> str: ...
     @property
@@ -262,14 +264,14 @@ class PreparedKernel:
 @final
 class KernelBenchmark:
     __match_args__: ClassVar[tuple[str, ...]]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    def __init__(
-        self,
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    def __new__(
+        cls,
         kernel_name: str,
         gpu_times_us: Sequence[float],
         flops: float | None = None,
         bytes_moved: float | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def kernel_name(self) -> str: ...
     @property

@@ -542,7 +542,11 @@ static py_place place_now(py_state *state, PyObject **drop)
     py_place place = {NULL, 0, 0};
 #if PY_CONTEXT_IN_PLACE
     if (state->hot.vars_offset) {
-        Cell *cell = py_cell_settled(state, PY_THREAD_STATE(), false, drop);
+        PyThreadState *thread = PY_THREAD_STATE();
+        Cell *cell = py_cell_fast(state, thread);
+        if (!cell || py_cell_unsettled(state, cell)) {
+            cell = py_cell_settled(state, thread, false, drop);
+        }
         return cell ? cell->here : place;
     }
 #endif

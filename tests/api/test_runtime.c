@@ -67,14 +67,15 @@ static void unknown_backends_list_the_known(void **state)
     assert_int_equal(enigma_runtime_open("opencl", 0, NULL), ENIGMA_E_INVALID);
 }
 
-/* Runs a check in a child process with one variable set, since settings and drivers are read once; 0: it held. */
-static int in_child(const char *variable, const char *value, int (*check)(void))
+/* Runs this program again in the mode of a check, with one more variable, since settings and drivers are read once; 0: it held. */
+static int run_again(const char *mode, const char *variable, const char *value)
 {
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
         setenv(variable, value, 1);
-        _exit(check());
+        execl("/proc/self/exe", "test_runtime", mode, (char *)NULL);
+        _exit(127);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -92,7 +93,7 @@ static int no_platform(void)
 static void without_a_driver_the_error_says_what_to_install(void **state)
 {
     (void)state;
-    assert_int_equal(in_child("OCL_ICD_VENDORS", "/nonexistent", no_platform), 0);
+    assert_int_equal(run_again("no_platform", "OCL_ICD_VENDORS", "/nonexistent"), 0);
 }
 
 static int setting_is_unknown(void)
@@ -126,9 +127,9 @@ static int device_is_out_of_range(void)
 static void settings_choose_backend_and_device(void **state)
 {
     (void)state;
-    assert_int_equal(in_child("ENIGMA_BACKEND", "vulkan", setting_is_unknown), 0);
-    assert_int_equal(in_child("ENIGMA_BACKEND", "metal", setting_is_not_built), 0);
-    int code = in_child("ENIGMA_DEVICE", "1000", device_is_out_of_range);
+    assert_int_equal(run_again("unknown", "ENIGMA_BACKEND", "vulkan"), 0);
+    assert_int_equal(run_again("not_built", "ENIGMA_BACKEND", "metal"), 0);
+    int code = run_again("out_of_range", "ENIGMA_DEVICE", "1000");
     assert_true(code == 0 || code == 77);
 }
 
@@ -306,10 +307,22 @@ static void case_a23_a_capture_that_is_not_possible_says_why(void **state)
     enigma_profiler_free(profiler);
 }
 
-int main(void)
+static const struct {
+    const char *mode;
+    int (*check)(void);
+} modes[] = {{"no_platform", no_platform},
+             {"unknown", setting_is_unknown},
+             {"not_built", setting_is_not_built},
+             {"out_of_range", device_is_out_of_range}};
+
+int main(int argc, char **argv)
 {
+    for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof modes[0]; i++) {
+        if (strcmp(argv[1], modes[i].mode) == 0) {
+            return modes[i].check();
+        }
+    }
     const struct CMUnitTest tests[] = {
-        /* first, before this process has read its settings */
         cmocka_unit_test(settings_choose_backend_and_device),
         cmocka_unit_test(without_a_driver_the_error_says_what_to_install),
         cmocka_unit_test(the_table_lists_the_backends_best_first),

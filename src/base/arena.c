@@ -89,11 +89,13 @@ bool eni_arena_text(eni_arena *arena, enigma_text text, enigma_text *out)
 /* Frees all blocks but kept. */
 static void free_blocks(eni_arena *arena, const eni_arena_block *kept)
 {
-    for (eni_arena_block *block = arena->blocks, *older; block != NULL; block = older) {
-        older = block->older;
+    eni_arena_block *block = arena->blocks;
+    while (block != NULL) {
+        eni_arena_block *older = block->older;
         if (block != kept) {
             eni_free(block, block->size);
         }
+        block = older;
     }
     *arena = (eni_arena){0};
 }

@@ -1,5 +1,5 @@
-"""Reads include/enigma.h into sections and declarations; what check_docs, check_exports and gen_reference share. Not a C parser: it
-knows the one form that the header is written in."""
+"""Reads include/enigma.h into sections and declarations; what check_docs, check_exports and gen_reference share. Not a C
+parser: it knows the one form that the header is written in."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,7 @@
-"""Compiles enigma.h as a user would, by every compiler that is there, and runs the C++ program. run.py <include> <library> --flags=<flags>"""
+"""Compiles enigma.h as a user would, by every compiler that is there, and runs the C++ program.
+
+run.py <include> <library> --flags=<flags>
+"""
 
 import pathlib
 import shutil

@@ -248,7 +248,7 @@ static int read_link(const char *path, eni_str *out)
 static int follow_links(const char *path, eni_str *out)
 {
     eni_str_puts(out, path);
-    for (int i = 0; !out->failed && is_link(out->data); i++) {
+    for (int i = 0; out->data != NULL && !out->failed && is_link(out->data); i++) {
         eni_str next = {0};
         int errnum = i == LINK_LIMIT ? ELOOP : read_link(out->data, &next);
         eni_str_free(out);

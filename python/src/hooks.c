@@ -7,12 +7,18 @@
 
 /* A registration; lives until the library releases it, with no call of it running. Changed with the GIL only. */
 typedef struct Hook {
-    PyInterpreterState *interpreter; /* whose objects these are; elsewhere the hook has no answer */
+    int64_t interpreter; /* the number of the one whose objects these are; elsewhere the hook has no answer */
     PyObject *callable;
     PyObject *kernel_name;
     PyObject *keys; /* a dict of bytes: every key ever returned, since the library reads them after the call */
     bool warned;
 } Hook;
+
+/* Numbers are never used again, unlike addresses. */
+static int64_t this_interpreter(void)
+{
+    return PyInterpreterState_GetID(PyInterpreterState_Get());
+}
 
 static void hook_free(Hook *hook)
 {
@@ -29,7 +35,7 @@ static void release_hook(void *user)
     }
     py_gil gil;
     py_gil_take(&gil);
-    if (PyInterpreterState_Get() == ((Hook *)user)->interpreter) { /* else it cannot be freed here */
+    if (this_interpreter() == ((Hook *)user)->interpreter) { /* else it cannot be freed here */
         PyObject *pending = py_error_take();
         hook_free(user);
         py_error_restore(pending);
@@ -150,7 +156,7 @@ static size_t ask_hook(void *user, const enigma_dispatch_info *info, enigma_metr
     py_gil gil;
     py_gil_take(&gil);
     PyObject *pending = py_error_take(); /* of a signal seen during the dispatch */
-    bool mine = PyInterpreterState_Get() == hook->interpreter;
+    bool mine = this_interpreter() == hook->interpreter;
     PyObject *answer = mine ? call_hook(hook, info) : Py_NewRef(Py_None);
     size_t count = answer == NULL ? 0 : take_metrics(hook, answer, out, capacity);
     Py_XDECREF(answer);
@@ -171,7 +177,7 @@ static Hook *hook_new(PyObject *kernel_name, PyObject *callable)
         PyErr_NoMemory();
         return NULL;
     }
-    hook->interpreter = PyInterpreterState_Get();
+    hook->interpreter = this_interpreter();
     hook->callable = Py_NewRef(callable);
     hook->kernel_name = PyUnicode_FromObject(kernel_name);
     hook->keys = PyDict_New();

@@ -57,7 +57,8 @@ typedef struct Cell Cell;
     XX(hooks)                                                                                                          \
     XX(gpu)                                                                                                            \
     XX(bench)                                                                                                          \
-    XX(testing)
+    XX(testing)                                                                                                        \
+    XX(load)
 
 /* Objects that live as long as the module: state->name, NULL at first, visited and cleared by module.c. */
 #define PY_OBJECTS(XX)                                                                                                 \

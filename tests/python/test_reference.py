@@ -77,6 +77,7 @@ property ProfilerRow.call_path tuple
 method ProfilerRow.as_dict(self)
 method ProfilerResult.to_csv(self, path)
 method Profiler.save(self, path)
+function load(path)
 field ProfilerEvent.thread_id int
 field ProfilerEvent.queue_id int
 field ProfilerEvent.device_id int

@@ -11,7 +11,7 @@ import warnings
 import enigma
 import pytest
 from caselib import (
-    GRID, MS, THREADS, US, assert_flagged, dispatch, dispatches, export_all, simulating, hatchet_json, hatchet_node,
+    GRID, MS, THREADS, US, dispatch, dispatches, export_all, simulating, hatchet_json, hatchet_node,
     hatchet_nodes, named, one, path_row, row_of)
 
 scope = enigma.scope

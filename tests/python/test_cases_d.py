@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from caselib import (
     GRID, MS, SECOND, SOURCE, THREADS, US, assert_flagged, chrome_trace, dispatch, dispatches, export_all, footer,
-    gpu_slices, hatchet_json, hatchet_nodes, named, one, row_of, simulating)
+    gpu_slices, hatchet_nodes, named, one, row_of, simulating)
 
 scope = enigma.scope
 

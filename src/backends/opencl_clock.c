@@ -34,10 +34,14 @@ static bool agree(opencl_interval a, opencl_interval b)
     return common.low - common.high <= MISMATCH_SLACK_NS;
 }
 
+/* How far the offset may have moved in a time. */
+static int64_t drift_in(uint64_t ns) { return (int64_t)(ns * DRIFT_PPM / 1000000) + 1; }
+
 /* The device stamped between two host times. */
 static opencl_interval bracket(uint64_t device, uint64_t before, uint64_t after)
 {
-    return (opencl_interval){(int64_t)(device - after), (int64_t)(device - before)};
+    int64_t slack = drift_in(after - before);
+    return (opencl_interval){(int64_t)(device - after) - slack, (int64_t)(device - before) + slack};
 }
 
 static opencl_interval queued_bracket(const opencl_sighting *seen)
@@ -50,8 +54,9 @@ static opencl_interval execution_bracket(const opencl_sighting *seen)
 {
     opencl_interval offset = everything;
     if (seen->start != 0 && seen->end >= seen->start) {
-        offset.low = (int64_t)(seen->end - seen->complete);
-        offset.high = (int64_t)(seen->start - seen->before);
+        int64_t slack = drift_in(seen->complete - seen->before);
+        offset.low = (int64_t)(seen->end - seen->complete) - slack;
+        offset.high = (int64_t)(seen->start - seen->before) + slack;
     }
     return offset;
 }
@@ -64,7 +69,7 @@ static void narrow(opencl_clock *clock, opencl_interval reading, uint64_t host_n
         return;
     }
     if (clock->known && host_ns >= clock->host_ns) {
-        int64_t slack = (int64_t)((host_ns - clock->host_ns) * DRIFT_PPM / 1000000) + 1;
+        int64_t slack = drift_in(host_ns - clock->host_ns);
         opencl_interval kept = {clock->offset.low - slack, clock->offset.high + slack};
         opencl_interval common = cut(kept, reading);
         if (common.low <= common.high) {
@@ -225,7 +230,7 @@ static enigma_status pair(opencl_device *device, eni_clock_pair *out)
     uint64_t host_ns = eni_clock_ns(out->host_ticks);
     int64_t middle = clock->offset.low + (clock->offset.high - clock->offset.low) / 2;
     uint64_t age = host_ns > clock->host_ns ? host_ns - clock->host_ns : 0;
-    uint64_t uncertainty = (uint64_t)(clock->offset.high - clock->offset.low) / 2 + age * DRIFT_PPM / 1000000 + 1;
+    uint64_t uncertainty = (uint64_t)(clock->offset.high - clock->offset.low) / 2 + (uint64_t)drift_in(age);
     out->device_ticks = host_ns + (uint64_t)middle;
     out->uncertainty_ns = uncertainty < UINT32_MAX ? (uint32_t)uncertainty : UINT32_MAX;
     return ENIGMA_OK;

@@ -262,6 +262,7 @@ static void an_active_profiler_sees_nothing_of_it(void **state)
     enigma_profiler *profiler = profiler_started();
     enigma_scope scope = enigma_begin("s");
     assert_ok(enigma_benchmark_kernel(f.prepared, &options, &benchmark));
+    enigma_benchmark_free(benchmark);
     assert_ok(enigma_profile_kernel(f.prepared, &rows, &result));
     assert_ok(enigma_scripted_push(f.runtime, 0, 0, &failure, 1));
     assert_int_equal(enigma_benchmark_kernel(f.prepared, &options, &benchmark), ENIGMA_E_DEVICE);

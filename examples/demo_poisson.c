@@ -417,7 +417,7 @@ static void write_files(const enigma_profile *profile, const char *folder)
     snprintf(path, sizeof path, "%s/demo_poisson.hatchet.json", folder);
     check(enigma_export_file(profile, "hatchet", path), "export");
     printf("  %s\n    python -c \"import hatchet, json; "
-           "print(hatchet.GraphFrame.from_literal(json.load(open('%s'))).tree())\"\n",
+           "print(hatchet.GraphFrame.from_literal(json.load(open('%s'))).tree('time (inc)'))\"\n",
            path, path);
     snprintf(path, sizeof path, "%s/demo_poisson.enigma", folder);
     check(enigma_profile_save(profile, path), "save");

@@ -283,7 +283,7 @@ def show(prof, bench, folder):
     print("\nFiles\n")
     print(f"  {trace}\n    open https://ui.perfetto.dev and drop it there, or load it in chrome://tracing")
     print(f"  {hatchet}\n    python -c \"import hatchet, json; "
-          f"print(hatchet.GraphFrame.from_literal(json.load(open('{hatchet}'))).tree())\"")  # fmt: skip
+          f"print(hatchet.GraphFrame.from_literal(json.load(open('{hatchet}'))).tree('time (inc)'))\"")  # fmt: skip
     print(f"  {saved}\n    enigma report {saved} --by path")
 
 

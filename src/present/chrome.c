@@ -23,6 +23,7 @@ typedef struct chrome {
     uint32_t *folded_into; /* of events that are not written: the event that stands for them; else ENI_NONE */
     uint32_t *folded;      /* how many events stand behind each */
     uint64_t folded_count;
+    bool *arrows; /* by GPU work: its arrow has begun */
     bool comma;
 } chrome;
 
@@ -188,18 +189,27 @@ static enigma_status write_metadata(chrome *c, const eni_event *event)
 
 static enigma_text category_of(const chrome *c, const eni_event *event) { return c->profile->categories[event->category]; }
 
-static eni_track_id track_of_event(const chrome *c, uint32_t index)
+/* The slice at which the arrow of a launch begins, ENI_NONE: none can. It is the launch's own; a launch shorter than the clock
+ * tells has no inside, so its arrow begins in the slice around it, unless another slice that begins at the same instant would
+ * catch it. before: the last slice of some length written on the track. */
+static uint32_t arrow_begin(const chrome *c, uint32_t index, uint32_t before)
 {
-    return eni_tracks_cpu(&c->tracks, index);
+    const eni_event *events = c->profile->events;
+    uint64_t at_ns = events[index].start_ns;
+    uint32_t at = c->folded_into[index] == ENI_NONE ? index : c->folded_into[index];
+    while (at != ENI_NONE && events[at].end_ns <= at_ns) {
+        at = c->tracks.cpu_places[at].depth > 1 ? events[at].parent : ENI_NONE;
+    }
+    bool caught = at != ENI_NONE && at != index && before != ENI_NONE && before != at && events[before].start_ns == at_ns;
+    return caught ? ENI_NONE : at;
 }
 
-/* Whether an arrow can bind: it begins at the launch and ends in the GPU slice, not earlier, both slices longer than a point. */
-static bool arrow(const chrome *c, const eni_gpu_event *gpu, uint64_t *begin_ns, uint64_t *end_ns)
+/* Whether an arrow can end in the slice of GPU work, and when: not before it begins. */
+static bool arrow_end(const chrome *c, const eni_gpu_event *gpu, uint64_t *end_ns)
 {
-    const eni_event *launch = &c->profile->events[gpu->event];
-    *begin_ns = launch->start_ns;
-    *end_ns = gpu->start_ns > launch->start_ns ? gpu->start_ns : launch->start_ns;
-    return gpu->status == ENI_GPU_VALID && launch->end_ns > launch->start_ns && *end_ns < gpu->end_ns;
+    uint64_t begin_ns = c->profile->events[gpu->event].start_ns;
+    *end_ns = gpu->start_ns > begin_ns ? gpu->start_ns : begin_ns;
+    return gpu->status == ENI_GPU_VALID && *end_ns < gpu->end_ns;
 }
 
 static void write_arrow(chrome *c, const char *phase, uint64_t id, eni_track_id track, uint64_t ns)
@@ -211,11 +221,17 @@ static void write_arrow(chrome *c, const char *phase, uint64_t id, eni_track_id 
     eni_sink_puts(c->sink, phase[0] == 'f' ? ",\"bp\":\"e\"}" : "}");
 }
 
-static void write_arrow_begin(chrome *c, const eni_event *event, eni_track_id track)
+static void write_arrow_begin(chrome *c, uint32_t index, uint32_t before)
 {
-    uint64_t begin_ns, end_ns;
-    if (event->gpu != ENI_NONE && arrow(c, &c->profile->gpu[event->gpu], &begin_ns, &end_ns)) {
-        write_arrow(c, "s", (uint64_t)event->gpu + 1, track, begin_ns);
+    const eni_event *event = &c->profile->events[index];
+    uint64_t end_ns;
+    if (event->gpu == ENI_NONE || !arrow_end(c, &c->profile->gpu[event->gpu], &end_ns)) {
+        return;
+    }
+    uint32_t from = arrow_begin(c, index, before);
+    if (from != ENI_NONE) {
+        c->arrows[event->gpu] = true;
+        write_arrow(c, "s", (uint64_t)event->gpu + 1, eni_tracks_cpu(&c->tracks, from), event->start_ns);
     }
 }
 
@@ -245,14 +261,27 @@ static enigma_status write_cpu_args(chrome *c, uint32_t index)
 static enigma_status write_cpu_slice(chrome *c, uint32_t index)
 {
     const eni_event *event = &c->profile->events[index];
-    bool shown = c->folded_into[index] == ENI_NONE;
-    eni_track_id track = track_of_event(c, shown ? index : c->folded_into[index]);
-    if (shown) {
-        begin_slice(c, track, event->start_ns, event->end_ns, c->profile->nodes[event->node].label, category_of(c, event));
-        ENI_TRY(write_cpu_args(c, index));
-        end_slice(c);
+    begin_slice(c, eni_tracks_cpu(&c->tracks, index), event->start_ns, event->end_ns, c->profile->nodes[event->node].label,
+                category_of(c, event));
+    ENI_TRY(write_cpu_args(c, index));
+    end_slice(c);
+    return ENIGMA_OK;
+}
+
+static enigma_status write_cpu_slices(chrome *c)
+{
+    uint32_t before = ENI_NONE; /* the last slice of some length on this track */
+    for (size_t i = 0; i < c->tracks.cpu_count; i++) {
+        const eni_slice *slice = &c->tracks.cpu[i];
+        if (i > 0 && slice->track != c->tracks.cpu[i - 1].track) {
+            before = ENI_NONE;
+        }
+        if (c->folded_into[slice->id] == ENI_NONE) {
+            ENI_TRY(write_cpu_slice(c, slice->id));
+            before = slice->end_ns > slice->start_ns ? slice->id : before;
+        }
+        write_arrow_begin(c, slice->id, before);
     }
-    write_arrow_begin(c, event, track);
     return ENIGMA_OK;
 }
 
@@ -282,7 +311,7 @@ static void write_gpu_slice(chrome *c, uint32_t index)
     const eni_event *event = &c->profile->events[gpu->event];
     const eni_node_info *node = &c->profile->nodes[event->node];
     eni_track_id track = eni_tracks_gpu(&c->tracks, index);
-    uint64_t begin_ns, end_ns;
+    uint64_t end_ns;
     begin_slice(c, track, gpu->start_ns, gpu->end_ns, node->kernel.data == NULL ? node->label : node->kernel, category_of(c, event));
     write_launch(c, gpu);
     eni_json_key(&c->json, "gpu_time_us");
@@ -294,16 +323,14 @@ static void write_gpu_slice(chrome *c, uint32_t index)
     write_rates(c, event);
     write_call_path(c, event);
     end_slice(c);
-    if (arrow(c, gpu, &begin_ns, &end_ns)) {
+    if (c->arrows[index] && arrow_end(c, gpu, &end_ns)) {
         write_arrow(c, "f", (uint64_t)index + 1, track, end_ns);
     }
 }
 
 static enigma_status write_slices(chrome *c)
 {
-    for (size_t i = 0; i < c->tracks.cpu_count; i++) {
-        ENI_TRY(write_cpu_slice(c, c->tracks.cpu[i].id));
-    }
+    ENI_TRY(write_cpu_slices(c));
     for (size_t i = 0; i < c->tracks.gpu_count; i++) {
         write_gpu_slice(c, c->tracks.gpu[i].id);
     }
@@ -316,7 +343,8 @@ static enigma_status fold_deep(chrome *c)
     size_t size = c->profile->event_count * sizeof(uint32_t);
     c->folded_into = eni_alloc(size);
     c->folded = eni_alloc_zero(size);
-    if (c->folded_into == NULL || c->folded == NULL) {
+    c->arrows = eni_alloc_zero(c->profile->gpu_count * sizeof *c->arrows);
+    if (c->folded_into == NULL || c->folded == NULL || c->arrows == NULL) {
         return ENI_NO_MEMORY();
     }
     memset(c->folded_into, 0xff, size);
@@ -437,6 +465,7 @@ enigma_status eni_export_chrome(const enigma_profile *profile, eni_sink *sink)
     chrome c = {.profile = profile, .sink = sink};
     eni_json_init(&c.json, sink);
     enigma_status status = write_file(&c);
+    eni_free(c.arrows, profile->gpu_count * sizeof *c.arrows);
     eni_free(c.folded, profile->event_count * sizeof *c.folded);
     eni_free(c.folded_into, profile->event_count * sizeof *c.folded_into);
     eni_tracks_free(&c.tracks);

@@ -106,8 +106,10 @@ static int from_buffer(py_input *input, PyObject *object, size_t index, enigma_a
     input->has_view = true;
     const Py_buffer *view = &input->view;
     if (holds_pointers(view->format)) {
-        PyErr_Format(PyExc_TypeError, "input %zu: a %.200s with elements of format '%.100s' holds objects or pointers of "
-                     "this process, which a device cannot read", index, Py_TYPE(object)->tp_name, view->format);
+        PyErr_Format(PyExc_TypeError,
+                     "input %zu: a %.200s with elements of format '%.100s' holds objects or pointers of "
+                     "this process, which a device cannot read",
+                     index, Py_TYPE(object)->tp_name, view->format);
         return -1;
     }
     argument->kind = view->ndim == 0 ? ENIGMA_ARGUMENT_SCALAR : ENIGMA_ARGUMENT_DATA;
@@ -178,7 +180,8 @@ static int check_device(PyObject *object, size_t index)
     if (device == NULL) {
         return -1;
     }
-    bool ok = PyTuple_Check(device) && PyArg_ParseTuple(device, "ii;__dlpack_device__() must return (type, id)", &type, &id);
+    bool ok =
+        PyTuple_Check(device) && PyArg_ParseTuple(device, "ii;__dlpack_device__() must return (type, id)", &type, &id);
     if (!ok && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_TypeError, "__dlpack_device__() must return (type, id)");
     }
@@ -187,8 +190,10 @@ static int check_device(PyObject *object, size_t index)
         return -1;
     }
     if (!on_host(type)) {
-        PyErr_Format(PyExc_TypeError, "input %zu: the %.200s is on a device (DLPack device type %d, number %d); copy it to the "
-                     "CPU first", index, Py_TYPE(object)->tp_name, type, id);
+        PyErr_Format(PyExc_TypeError,
+                     "input %zu: the %.200s is on a device (DLPack device type %d, number %d); copy it to the "
+                     "CPU first",
+                     index, Py_TYPE(object)->tp_name, type, id);
         return -1;
     }
     return 0;
@@ -221,7 +226,8 @@ static char *copy_strided(const dlpack_tensor *tensor, int dimension, const char
         return to + itemsize;
     }
     for (int64_t i = 0; i < tensor->shape[dimension]; i++) {
-        to = copy_strided(tensor, dimension + 1, from + i * tensor->strides[dimension] * (int64_t)itemsize, to, itemsize);
+        to = copy_strided(tensor, dimension + 1, from + i * tensor->strides[dimension] * (int64_t)itemsize, to,
+                          itemsize);
     }
     return to;
 }
@@ -255,8 +261,10 @@ static int tensor_size(const dlpack_tensor *tensor, size_t itemsize, size_t *out
 static int describe_tensor(py_input *input, const dlpack_tensor *tensor, size_t index, enigma_argument *argument)
 {
     size_t bits = (size_t)tensor->dtype.bits * tensor->dtype.lanes;
-    if (!on_host(tensor->device.type) || tensor->ndim < 0 || bits == 0 || bits % 8 != 0 || tensor->dtype.code == DLPACK_OPAQUE) {
-        PyErr_Format(PyExc_TypeError, "input %zu: a DLPack tensor must be in host memory, with elements of whole bytes", index);
+    if (!on_host(tensor->device.type) || tensor->ndim < 0 || bits == 0 || bits % 8 != 0 ||
+        tensor->dtype.code == DLPACK_OPAQUE) {
+        PyErr_Format(PyExc_TypeError, "input %zu: a DLPack tensor must be in host memory, with elements of whole bytes",
+                     index);
         return -1;
     }
     size_t itemsize = bits / 8;
@@ -307,8 +315,8 @@ static int not_an_input(PyObject *object, size_t index)
     } else if (PyFloat_Check(object) || PyComplex_Check(object)) {
         advice = ": its size is not known to the kernel; pass numpy.float32(x), ctypes.c_float(x) or the like";
     }
-    PyErr_Format(PyExc_TypeError, "input %zu must have the buffer protocol or __dlpack__ on the CPU, not %.200s%s", index,
-                 Py_TYPE(object)->tp_name, advice);
+    PyErr_Format(PyExc_TypeError, "input %zu must have the buffer protocol or __dlpack__ on the CPU, not %.200s%s",
+                 index, Py_TYPE(object)->tp_name, advice);
     return -1;
 }
 

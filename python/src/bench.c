@@ -138,7 +138,8 @@ static PyObject *benchmark_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     PyObject *name, *sequence, *flops = Py_None, *bytes_moved = Py_None, *owner = NULL;
     double flops_value, bytes_value;
     enigma_text text;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:KernelBenchmark", (char **)keywords, &name, &sequence, &flops, &bytes_moved) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OO:KernelBenchmark", (char **)keywords, &name, &sequence, &flops,
+                                     &bytes_moved) ||
         take_work(flops, "flops", &flops_value) < 0 || take_work(bytes_moved, "bytes_moved", &bytes_value) < 0) {
         return NULL;
     }
@@ -230,10 +231,14 @@ static PyMethodDef benchmark_methods[] = {{"summary", benchmark_summary, METH_NO
                                           {"__replace__", VOID(benchmark_replace), METH_VARARGS | METH_KEYWORDS, NULL},
                                           {NULL, NULL, 0, NULL}};
 
-#define NUMBER(get, name, doc) {#name, get, NULL, doc, (void *)offsetof(enigma_benchmark_info, name)}
+#define NUMBER(get, name, doc)                                                                                         \
+    {                                                                                                                  \
+#name, get, NULL, doc, (void *)offsetof(enigma_benchmark_info, name)                                           \
+    }
 static PyGetSetDef benchmark_getset[] = {
     {"kernel_name", get_kernel_name, NULL, "str: the kernel that was timed.", NULL},
-    {"gpu_times_us", get_gpu_times_us, NULL, "tuple[float, ...]: the device time of each call in us, in run order.", NULL},
+    {"gpu_times_us", get_gpu_times_us, NULL, "tuple[float, ...]: the device time of each call in us, in run order.",
+     NULL},
     NUMBER(get_given, flops, "float | None: FLOPs per call, as given."),
     NUMBER(get_given, bytes_moved, "float | None: bytes per call, as given."),
     {"calls", get_calls, NULL, "int: the number of timed runs.", NULL},
@@ -282,8 +287,8 @@ static int take_runs(PyObject *value, const char *what, long minimum, uint64_t *
     int overflow = 0, result = 0;
     long long runs = PyLong_AsLongLongAndOverflow(number, &overflow);
     if (overflow != 0 || runs < minimum) {
-        PyErr_Format(PyExc_ValueError, "%s must be at least %ld%s, not %R", what, minimum, overflow > 0 ? " and fit 63 bits" : "",
-                     number);
+        PyErr_Format(PyExc_ValueError, "%s must be at least %ld%s, not %R", what, minimum,
+                     overflow > 0 ? " and fit 63 bits" : "", number);
         result = -1;
     }
     Py_DECREF(number);
@@ -299,7 +304,8 @@ typedef struct run_arguments {
 static int check_given(const run_arguments *given, const char *function)
 {
     if (given->grid == NULL || given->threads == NULL) {
-        PyErr_Format(PyExc_TypeError, "%s() needs the keyword argument '%s'", function, given->grid == NULL ? "grid" : "threads");
+        PyErr_Format(PyExc_TypeError, "%s() needs the keyword argument '%s'", function,
+                     given->grid == NULL ? "grid" : "threads");
         return -1;
     }
     return 0;
@@ -307,15 +313,17 @@ static int check_given(const run_arguments *given, const char *function)
 
 static PyObject *benchmark_kernel(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static const char *const keywords[] = {"prepared", "grid", "threads", "repeat", "warmup", "flops", "bytes_moved", NULL};
+    static const char *const keywords[] = {"prepared", "grid",  "threads",     "repeat",
+                                           "warmup",   "flops", "bytes_moved", NULL};
     run_arguments given = {0};
     PyObject *flops = Py_None, *bytes_moved = Py_None;
     enigma_benchmark_options options = ENIGMA_BENCHMARK_OPTIONS_INIT;
     PreparedKernel *prepared;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOO:benchmark_kernel", (char **)keywords, &given.prepared, &given.grid,
-                                     &given.threads, &given.repeat, &given.warmup, &flops, &bytes_moved) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOO:benchmark_kernel", (char **)keywords, &given.prepared,
+                                     &given.grid, &given.threads, &given.repeat, &given.warmup, &flops, &bytes_moved) ||
         check_given(&given, "benchmark_kernel") < 0 || py_size3(given.grid, "grid", &options.grid) < 0 ||
-        py_size3(given.threads, "threads", &options.threads) < 0 || take_runs(given.repeat, "repeat", 1, &options.repeat) < 0 ||
+        py_size3(given.threads, "threads", &options.threads) < 0 ||
+        take_runs(given.repeat, "repeat", 1, &options.repeat) < 0 ||
         take_runs(given.warmup, "warmup", 0, &options.warmup) < 0 || take_work(flops, "flops", &options.flops) < 0 ||
         take_work(bytes_moved, "bytes_moved", &options.bytes_moved) < 0 ||
         py_prepared_enter(py_state_of(module), given.prepared, &prepared) < 0) {
@@ -343,10 +351,12 @@ static PyObject *profile_kernel(PyObject *module, PyObject *args, PyObject *kwar
     run_arguments given = {0};
     enigma_profile_kernel_options options = ENIGMA_PROFILE_KERNEL_OPTIONS_INIT;
     PreparedKernel *prepared;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOp:profile_kernel", (char **)keywords, &given.prepared, &given.grid,
-                                     &given.threads, &given.repeat, &given.warmup, &options.profile_memory) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOp:profile_kernel", (char **)keywords, &given.prepared,
+                                     &given.grid, &given.threads, &given.repeat, &given.warmup,
+                                     &options.profile_memory) ||
         check_given(&given, "profile_kernel") < 0 || py_size3(given.grid, "grid", &options.grid) < 0 ||
-        py_size3(given.threads, "threads", &options.threads) < 0 || take_runs(given.repeat, "repeat", 1, &options.repeat) < 0 ||
+        py_size3(given.threads, "threads", &options.threads) < 0 ||
+        take_runs(given.repeat, "repeat", 1, &options.repeat) < 0 ||
         take_runs(given.warmup, "warmup", 0, &options.warmup) < 0 ||
         py_prepared_enter(py_state_of(module), given.prepared, &prepared) < 0) {
         return NULL;
@@ -367,19 +377,25 @@ static PyObject *profile_kernel(PyObject *module, PyObject *args, PyObject *kwar
     return result;
 }
 
-PyDoc_STRVAR(benchmark_kernel_doc,
-             "benchmark_kernel($module, /, prepared, *, grid, threads, repeat=100, warmup=10, flops=None, bytes_moved=None)\n--\n\n"
-             "Times a PreparedKernel by device stamps only and returns a KernelBenchmark.\n\n"
-             "grid=(x, y, z) counts threads in all, threads=(x, y, z) those of one group. warmup runs come first, untimed; then\n"
-             "exactly repeat timed ones. flops and bytes_moved are per dispatch, for GFLOP/s and GB/s. Nothing is recorded.\n\n"
-             "ValueError if repeat < 1 or warmup < 0, for sizes that are not valid, and for flops or bytes_moved that is negative\n"
-             "or not finite; TypeError for what is no int; RuntimeError when a run fails or has no valid device time.");
-PyDoc_STRVAR(profile_kernel_doc,
-             "profile_kernel($module, /, prepared, *, grid, threads, repeat=50, warmup=5, profile_memory=True)\n--\n\n"
-             "Dispatches a PreparedKernel repeat times under a profiler of its own, after warmup untimed runs, and returns the\n"
-             "rows as a ProfilerResult. The profiler that is active sees nothing of it.\n\n"
-             "grid=(x, y, z) counts threads in all, threads=(x, y, z) those of one group; profile_memory records byte counts.\n\n"
-             "ValueError if repeat < 1 or warmup < 0, or for sizes that are not valid; TypeError for what is no int.");
+PyDoc_STRVAR(
+    benchmark_kernel_doc,
+    "benchmark_kernel($module, /, prepared, *, grid, threads, repeat=100, warmup=10, flops=None, "
+    "bytes_moved=None)\n--\n\n"
+    "Times a PreparedKernel by device stamps only and returns a KernelBenchmark.\n\n"
+    "grid=(x, y, z) counts threads in all, threads=(x, y, z) those of one group. warmup runs come first, untimed; "
+    "then\n"
+    "exactly repeat timed ones. flops and bytes_moved are per dispatch, for GFLOP/s and GB/s. Nothing is recorded.\n\n"
+    "ValueError if repeat < 1 or warmup < 0, for sizes that are not valid, and for flops or bytes_moved that is "
+    "negative\n"
+    "or not finite; TypeError for what is no int; RuntimeError when a run fails or has no valid device time.");
+PyDoc_STRVAR(
+    profile_kernel_doc,
+    "profile_kernel($module, /, prepared, *, grid, threads, repeat=50, warmup=5, profile_memory=True)\n--\n\n"
+    "Dispatches a PreparedKernel repeat times under a profiler of its own, after warmup untimed runs, and returns the\n"
+    "rows as a ProfilerResult. The profiler that is active sees nothing of it.\n\n"
+    "grid=(x, y, z) counts threads in all, threads=(x, y, z) those of one group; profile_memory records byte "
+    "counts.\n\n"
+    "ValueError if repeat < 1 or warmup < 0, or for sizes that are not valid; TypeError for what is no int.");
 
 static PyMethodDef bench_functions[] = {
     {"benchmark_kernel", VOID(benchmark_kernel), METH_VARARGS | METH_KEYWORDS, benchmark_kernel_doc},

@@ -65,7 +65,8 @@ static PyObject *make_model(const char *name, const py_dataclass_field *fields)
 
 int py_dataclass_finish(PyTypeObject *type, const char *name, const py_dataclass_field *fields)
 {
-    static const char *const copied[] = {"__dataclass_fields__", "__dataclass_params__", "__match_args__", "__annotations__"};
+    static const char *const copied[] = {"__dataclass_fields__", "__dataclass_params__", "__match_args__",
+                                         "__annotations__"};
     PyObject *model = make_model(name, fields);
     int result = model == NULL ? -1 : 0;
     for (size_t i = 0; result == 0 && i < sizeof(copied) / sizeof(copied[0]); i++) {

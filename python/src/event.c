@@ -125,27 +125,47 @@ static PyObject *recorded_dict(const enigma_event *event, enum event_field field
 static PyObject *recorded_field(const Event *self, const enigma_event *event, enum event_field field)
 {
     switch (field) {
-    case FIELD_name: return py_str(event->name);
-    case FIELD_category: return py_str(event->category);
-    case FIELD_start_ns: return PyLong_FromUnsignedLongLong(event->start_ns);
-    case FIELD_end_ns: return PyLong_FromUnsignedLongLong(event->end_ns);
-    case FIELD_kernel_name: return py_str(event->kernel_name);
-    case FIELD_grid: return sizes_tuple(event->grid);
-    case FIELD_threads: return sizes_tuple(event->threads);
-    case FIELD_input_bytes: return PyLong_FromUnsignedLongLong(event->input_bytes);
-    case FIELD_output_bytes: return PyLong_FromUnsignedLongLong(event->output_bytes);
-    case FIELD_buffer_count: return PyLong_FromUnsignedLong(event->buffer_count);
-    case FIELD_gpu_time_us: return PyFloat_FromDouble(event->gpu_time_us);
-    case FIELD_call_path: return recorded_call_path(self->snapshot->profile, event);
+    case FIELD_name:
+        return py_str(event->name);
+    case FIELD_category:
+        return py_str(event->category);
+    case FIELD_start_ns:
+        return PyLong_FromUnsignedLongLong(event->start_ns);
+    case FIELD_end_ns:
+        return PyLong_FromUnsignedLongLong(event->end_ns);
+    case FIELD_kernel_name:
+        return py_str(event->kernel_name);
+    case FIELD_grid:
+        return sizes_tuple(event->grid);
+    case FIELD_threads:
+        return sizes_tuple(event->threads);
+    case FIELD_input_bytes:
+        return PyLong_FromUnsignedLongLong(event->input_bytes);
+    case FIELD_output_bytes:
+        return PyLong_FromUnsignedLongLong(event->output_bytes);
+    case FIELD_buffer_count:
+        return PyLong_FromUnsignedLong(event->buffer_count);
+    case FIELD_gpu_time_us:
+        return PyFloat_FromDouble(event->gpu_time_us);
+    case FIELD_call_path:
+        return recorded_call_path(self->snapshot->profile, event);
     case FIELD_metrics:
-    case FIELD_metadata: return recorded_dict(event, field);
-    case FIELD_thread_id: return PyLong_FromUnsignedLongLong(event->thread_id);
-    case FIELD_queue_id: return PyLong_FromUnsignedLong(event->queue_id);
-    case FIELD_device_id: return PyLong_FromUnsignedLong(event->device_id);
-    case FIELD_self_us: return PyFloat_FromDouble(event->self_us);
-    case FIELD_gpu_start_ns: return PyLong_FromUnsignedLongLong(event->gpu_start_ns);
-    case FIELD_gpu_end_ns: return PyLong_FromUnsignedLongLong(event->gpu_end_ns);
-    case FIELD_COUNT: break;
+    case FIELD_metadata:
+        return recorded_dict(event, field);
+    case FIELD_thread_id:
+        return PyLong_FromUnsignedLongLong(event->thread_id);
+    case FIELD_queue_id:
+        return PyLong_FromUnsignedLong(event->queue_id);
+    case FIELD_device_id:
+        return PyLong_FromUnsignedLong(event->device_id);
+    case FIELD_self_us:
+        return PyFloat_FromDouble(event->self_us);
+    case FIELD_gpu_start_ns:
+        return PyLong_FromUnsignedLongLong(event->gpu_start_ns);
+    case FIELD_gpu_end_ns:
+        return PyLong_FromUnsignedLongLong(event->gpu_end_ns);
+    case FIELD_COUNT:
+        break;
     }
     Py_UNREACHABLE();
 }
@@ -216,10 +236,7 @@ static PyObject *take_sizes(PyObject *value, const char *name)
     return sizes;
 }
 
-static PyObject *take_path(PyObject *value, const char *name)
-{
-    return take_items(value, name, take_str);
-}
+static PyObject *take_path(PyObject *value, const char *name) { return take_items(value, name, take_str); }
 
 static PyObject *take_metrics(PyObject *value, const char *name)
 {
@@ -294,11 +311,12 @@ static PyObject *event_duration_us(PyObject *op, void *closure)
     const Event *self = (const Event *)op;
     enigma_event event;
     if (self->snapshot != NULL) {
-        return read_event(self, &event) < 0 ? NULL : PyFloat_FromDouble((double)(event.end_ns - event.start_ns) / 1000.0);
+        return read_event(self, &event) < 0 ? NULL
+                                            : PyFloat_FromDouble((double)(event.end_ns - event.start_ns) / 1000.0);
     }
     PyObject *thousand = PyLong_FromLong(1000);
-    PyObject *ns = PyNumber_Subtract(PyTuple_GET_ITEM(self->values, FIELD_end_ns),
-                                     PyTuple_GET_ITEM(self->values, FIELD_start_ns));
+    PyObject *ns =
+        PyNumber_Subtract(PyTuple_GET_ITEM(self->values, FIELD_end_ns), PyTuple_GET_ITEM(self->values, FIELD_start_ns));
     PyObject *us = thousand == NULL || ns == NULL ? NULL : PyNumber_TrueDivide(ns, thousand);
     Py_XDECREF(ns);
     Py_XDECREF(thousand);
@@ -378,7 +396,11 @@ static PyObject *take_values(PyObject *const *given, PyObject *parents)
         PyObject *source = given[i];
         if (source == NULL) { /* by its literal: N(one), 0, 0.0, (), {} */
             const char *literal = event_fields[i].default_value;
-            int which = literal[0] == 'N' ? 0 : literal[0] == '(' ? 3 : literal[0] == '{' ? 4 : literal[1] == '.' ? 2 : 1;
+            int which = literal[0] == 'N'   ? 0
+                        : literal[0] == '(' ? 3
+                        : literal[0] == '{' ? 4
+                        : literal[1] == '.' ? 2
+                                            : 1;
             source = PyTuple_GET_ITEM(defaults, which);
         }
         PyObject *value = take[i](source, event_fields[i].name);
@@ -493,7 +515,8 @@ static PyObject *event_richcompare(PyObject *a, PyObject *b, int op)
 /* Over fields that cannot be unhashable: equal events have equal hashes. */
 static Py_hash_t event_hash(PyObject *op)
 {
-    static const enum event_field hashed[] = {FIELD_name, FIELD_kernel_name, FIELD_start_ns, FIELD_end_ns, FIELD_thread_id};
+    static const enum event_field hashed[] = {FIELD_name, FIELD_kernel_name, FIELD_start_ns, FIELD_end_ns,
+                                              FIELD_thread_id};
     Py_uhash_t hash = 0x345678;
     for (size_t i = 0; i < sizeof(hashed) / sizeof(hashed[0]); i++) {
         PyObject *value = event_field_get(op, (void *)(intptr_t)hashed[i]);
@@ -569,10 +592,14 @@ static PyMethodDef event_methods[] = {
     {"__replace__", (PyCFunction)(void (*)(void))event_replace, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL, NULL, 0, NULL}};
 
-#define GET(name, doc) {#name, event_field_get, NULL, doc, (void *)(intptr_t)FIELD_##name}
+#define GET(name, doc)                                                                                                 \
+    {                                                                                                                  \
+#name, event_field_get, NULL, doc, (void *)(intptr_t)FIELD_##name                                              \
+    }
 static PyGetSetDef event_getset[] = {
     GET(name, "str: what was timed; \"gpu_dispatch\" for a kernel launch."),
-    GET(category, "str: \"scope\", \"python\", \"runtime\", or the backend of a dispatch (\"opencl\", \"cuda\", \"metal\")."),
+    GET(category,
+        "str: \"scope\", \"python\", \"runtime\", or the backend of a dispatch (\"opencl\", \"cuda\", \"metal\")."),
     GET(start_ns, "int: start on the monotonic host clock, in ns."),
     GET(end_ns, "int: end on the monotonic host clock, in ns."),
     GET(kernel_name, "str | None: the kernel that was dispatched."),
@@ -597,13 +624,14 @@ static PyGetSetDef event_getset[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 #undef GET
 
-PyDoc_STRVAR(event_doc,
-             "ProfilerEvent(name, category, start_ns, end_ns, kernel_name=None, grid=None, threads=None, input_bytes=0, "
-             "output_bytes=0, buffer_count=0, gpu_time_us=0.0, call_path=(), metrics={}, metadata={}, thread_id=0, "
-             "queue_id=0, device_id=0, self_us=0.0, gpu_start_ns=0, gpu_end_ns=0)\n--\n\n"
-             "One timed event; a frozen dataclass. Times in ns are on the monotonic host clock.\n\n"
-             "Events of a profiler are handles: their fields are read from the profile when asked for. An event made by\n"
-             "hand copies what it is given. Assigning to a field raises dataclasses.FrozenInstanceError.");
+PyDoc_STRVAR(
+    event_doc,
+    "ProfilerEvent(name, category, start_ns, end_ns, kernel_name=None, grid=None, threads=None, input_bytes=0, "
+    "output_bytes=0, buffer_count=0, gpu_time_us=0.0, call_path=(), metrics={}, metadata={}, thread_id=0, "
+    "queue_id=0, device_id=0, self_us=0.0, gpu_start_ns=0, gpu_end_ns=0)\n--\n\n"
+    "One timed event; a frozen dataclass. Times in ns are on the monotonic host clock.\n\n"
+    "Events of a profiler are handles: their fields are read from the profile when asked for. An event made by\n"
+    "hand copies what it is given. Assigning to a field raises dataclasses.FrozenInstanceError.");
 
 static PyType_Slot event_slots[] = {{Py_tp_doc, (void *)event_doc},
                                     {Py_tp_new, event_new},

@@ -39,12 +39,8 @@ static int acquire_lock(Runtime *self)
 {
     while (!PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) {
         PyLockStatus status;
-        Py_BEGIN_ALLOW_THREADS
-        status = PyThread_acquire_lock_timed(self->lock, 50000, 0);
-        Py_END_ALLOW_THREADS
-        if (status == PY_LOCK_ACQUIRED) {
-            break;
-        }
+        Py_BEGIN_ALLOW_THREADS status = PyThread_acquire_lock_timed(self->lock, 50000, 0);
+        Py_END_ALLOW_THREADS if (status == PY_LOCK_ACQUIRED) { break; }
         if (PyErr_CheckSignals() < 0) {
             return -1;
         }
@@ -56,8 +52,9 @@ int py_runtime_enter(Runtime *self)
 {
     unsigned long me = PyThread_get_thread_ident();
     if (self->process != (long)getpid()) { /* the lock may be held by a thread that is not here */
-        PyErr_SetString(PyExc_RuntimeError, "this runtime was made before the process forked and cannot be used in the child; "
-                                            "make a new one");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "this runtime was made before the process forked and cannot be used in the child; "
+                        "make a new one");
         return -1;
     }
     if (self->depth != 0 && self->holder == me) {
@@ -449,8 +446,8 @@ static PyObject *runtime_prepare(PyObject *op, PyObject *args, PyObject *kwargs)
     Runtime *self = (Runtime *)op;
     Kernel *kernel;
     PyObject *inputs, *output_size = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O:prepare", (char **)keywords, self->state->kernel_type, &kernel, &inputs,
-                                     &output_size) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O|O:prepare", (char **)keywords, self->state->kernel_type,
+                                     &kernel, &inputs, &output_size) ||
         check_kernel(self, kernel) < 0) {
         return NULL;
     }
@@ -486,7 +483,8 @@ static PyObject *shape_outputs(PyObject *outputs, bool listed)
     return result;
 }
 
-static PyObject *execute_entered(Runtime *self, Kernel *kernel, const py_arguments *arguments, enigma_dispatch_options *options)
+static PyObject *execute_entered(Runtime *self, Kernel *kernel, const py_arguments *arguments,
+                                 enigma_dispatch_options *options)
 {
     void **addresses = PyMem_New(void *, arguments->output_count + 1);
     PyObject *outputs = addresses == NULL ? PyErr_NoMemory() : make_outputs(arguments, addresses);
@@ -519,12 +517,13 @@ static PyObject *runtime_execute(PyObject *op, PyObject *args, PyObject *kwargs)
     PyObject *inputs, *output_size, *grid = NULL, *threads = NULL, *result = NULL;
     enigma_dispatch_options options = ENIGMA_DISPATCH_OPTIONS_INIT;
     py_arguments arguments;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|$OO:execute", (char **)keywords, self->state->kernel_type, &kernel, &inputs,
-                                     &output_size, &grid, &threads)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO|$OO:execute", (char **)keywords, self->state->kernel_type,
+                                     &kernel, &inputs, &output_size, &grid, &threads)) {
         return NULL;
     }
     if (grid == NULL || threads == NULL) {
-        return PyErr_Format(PyExc_TypeError, "execute() needs the keyword argument '%s'", grid == NULL ? "grid" : "threads");
+        return PyErr_Format(PyExc_TypeError, "execute() needs the keyword argument '%s'",
+                            grid == NULL ? "grid" : "threads");
     }
     if (check_kernel(self, kernel) < 0 || py_size3(grid, "grid", &options.grid) < 0 ||
         py_size3(threads, "threads", &options.threads) < 0 || py_arguments_init(&arguments, inputs, output_size) < 0) {
@@ -597,38 +596,43 @@ static PyObject *runtime_repr(PyObject *op)
     Runtime *self = (Runtime *)op;
     PyObject *name = PyDict_GetItemString(self->device, "name"); /* borrowed */
     const char *type = strrchr(Py_TYPE(op)->tp_name, '.');
-    return PyUnicode_FromFormat("<%s on %R%s>", type != NULL ? type + 1 : Py_TYPE(op)->tp_name, name != NULL ? name : Py_None,
-                                self->runtime == NULL ? ", released" : "");
+    return PyUnicode_FromFormat("<%s on %R%s>", type != NULL ? type + 1 : Py_TYPE(op)->tp_name,
+                                name != NULL ? name : Py_None, self->runtime == NULL ? ", released" : "");
 }
 
 /* ---- The type Runtime and its subclasses ---- */
 
 #define VOID(function) ((PyCFunction)(void (*)(void))(function))
 
-PyDoc_STRVAR(compile_doc,
-             "compile($self, /, source, name, *, options=None)\n--\n\n"
-             "Compiles the kernel function `name` and returns a Kernel.\n\n"
-             "source is text (str, or bytes as they are), or a file: a path object, or a str without a newline that ends in\n"
-             ".cl .cu .ptx .cubin .metal .metallib. options goes to the backend's compiler.\n\n"
-             "RuntimeError with the compiler's log; KeyError, naming the kernels there are, when there is none of that name;\n"
-             "OSError (FileNotFoundError, ...) with the path.");
-PyDoc_STRVAR(prepare_doc,
-             "prepare($self, /, kernel, inputs, output_size=None)\n--\n\n"
-             "Binds arguments, inputs then outputs, and returns a PreparedKernel.\n\n"
-             "inputs is a list; each item has the buffer protocol or __dlpack__ on the CPU and is copied now. Arrays become\n"
-             "device buffers, 0-d values (numpy.float32(2), ctypes.c_int(3)) are passed by value. output_size is the bytes of\n"
-             "one output, a list of them, or None; outputs start zeroed.\n\n"
-             "ValueError when their number, kind or size is not what the kernel takes; TypeError for what is no array.");
-PyDoc_STRVAR(execute_doc,
-             "execute($self, /, kernel, inputs, output_size, *, grid, threads)\n--\n\n"
-             "Prepares, dispatches, reads the outputs and frees in one call, recorded as execute_total with its steps below.\n\n"
-             "inputs and output_size as in prepare(); grid=(x, y, z) counts threads in all, threads=(x, y, z) those of one\n"
-             "group. Returns bytes for an int output_size, a list of bytes for a list, None for none.\n\n"
-             "ValueError for sizes that the device or the kernel cannot run, before anything runs; RuntimeError when it fails.");
-PyDoc_STRVAR(synchronize_doc, "synchronize($self, /)\n--\n\nWaits until everything dispatched on the runtime is complete.");
-PyDoc_STRVAR(release_doc, "release($self, /)\n--\n\n"
-                          "Frees the runtime; what was prepared on it stays usable. Again: does nothing. Other calls raise\n"
-                          "RuntimeError afterwards.");
+PyDoc_STRVAR(
+    compile_doc,
+    "compile($self, /, source, name, *, options=None)\n--\n\n"
+    "Compiles the kernel function `name` and returns a Kernel.\n\n"
+    "source is text (str, or bytes as they are), or a file: a path object, or a str without a newline that ends in\n"
+    ".cl .cu .ptx .cubin .metal .metallib. options goes to the backend's compiler.\n\n"
+    "RuntimeError with the compiler's log; KeyError, naming the kernels there are, when there is none of that name;\n"
+    "OSError (FileNotFoundError, ...) with the path.");
+PyDoc_STRVAR(
+    prepare_doc,
+    "prepare($self, /, kernel, inputs, output_size=None)\n--\n\n"
+    "Binds arguments, inputs then outputs, and returns a PreparedKernel.\n\n"
+    "inputs is a list; each item has the buffer protocol or __dlpack__ on the CPU and is copied now. Arrays become\n"
+    "device buffers, 0-d values (numpy.float32(2), ctypes.c_int(3)) are passed by value. output_size is the bytes of\n"
+    "one output, a list of them, or None; outputs start zeroed.\n\n"
+    "ValueError when their number, kind or size is not what the kernel takes; TypeError for what is no array.");
+PyDoc_STRVAR(
+    execute_doc,
+    "execute($self, /, kernel, inputs, output_size, *, grid, threads)\n--\n\n"
+    "Prepares, dispatches, reads the outputs and frees in one call, recorded as execute_total with its steps below.\n\n"
+    "inputs and output_size as in prepare(); grid=(x, y, z) counts threads in all, threads=(x, y, z) those of one\n"
+    "group. Returns bytes for an int output_size, a list of bytes for a list, None for none.\n\n"
+    "ValueError for sizes that the device or the kernel cannot run, before anything runs; RuntimeError when it fails.");
+PyDoc_STRVAR(synchronize_doc,
+             "synchronize($self, /)\n--\n\nWaits until everything dispatched on the runtime is complete.");
+PyDoc_STRVAR(release_doc,
+             "release($self, /)\n--\n\n"
+             "Frees the runtime; what was prepared on it stays usable. Again: does nothing. Other calls raise\n"
+             "RuntimeError afterwards.");
 
 static PyMethodDef runtime_methods[] = {{"compile", VOID(runtime_compile), METH_VARARGS | METH_KEYWORDS, compile_doc},
                                         {"prepare", VOID(runtime_prepare), METH_VARARGS | METH_KEYWORDS, prepare_doc},
@@ -641,26 +645,24 @@ static PyMethodDef runtime_methods[] = {{"compile", VOID(runtime_compile), METH_
 
 static PyGetSetDef runtime_getset[] = {
     {"device", runtime_device, NULL,
-     "dict: facts about the device: name, backend, driver, version, compute units, clock, memory, caches, limits.", NULL},
+     "dict: facts about the device: name, backend, driver, version, compute units, clock, memory, caches, limits.",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
-PyDoc_STRVAR(runtime_doc,
-             "Runtime(backend=None, device=None)\n--\n\n"
-             "A device and its queues. backend is \"opencl\", \"cuda\" or \"metal\"; None means the setting ENIGMA_BACKEND, else\n"
-             "the best one that has a device. device is an index; None means the setting ENIGMA_DEVICE, else 0.\n\n"
-             "May be used from any thread; calls of several threads take turns. A context manager that releases it.\n\n"
-             "ValueError for an unknown backend or device; RuntimeError that says what was looked for and what to install\n"
-             "when there is no driver or device.");
+PyDoc_STRVAR(
+    runtime_doc,
+    "Runtime(backend=None, device=None)\n--\n\n"
+    "A device and its queues. backend is \"opencl\", \"cuda\" or \"metal\"; None means the setting ENIGMA_BACKEND, "
+    "else\n"
+    "the best one that has a device. device is an index; None means the setting ENIGMA_DEVICE, else 0.\n\n"
+    "May be used from any thread; calls of several threads take turns. A context manager that releases it.\n\n"
+    "ValueError for an unknown backend or device; RuntimeError that says what was looked for and what to install\n"
+    "when there is no driver or device.");
 
-static PyType_Slot runtime_slots[] = {{Py_tp_doc, (void *)runtime_doc},
-                                      {Py_tp_new, runtime_new},
-                                      {Py_tp_dealloc, runtime_dealloc},
-                                      {Py_tp_traverse, runtime_traverse},
-                                      {Py_tp_clear, runtime_clear},
-                                      {Py_tp_methods, runtime_methods},
-                                      {Py_tp_getset, runtime_getset},
-                                      {Py_tp_repr, runtime_repr},
-                                      {0, NULL}};
+static PyType_Slot runtime_slots[] = {
+    {Py_tp_doc, (void *)runtime_doc},   {Py_tp_new, runtime_new},     {Py_tp_dealloc, runtime_dealloc},
+    {Py_tp_traverse, runtime_traverse}, {Py_tp_clear, runtime_clear}, {Py_tp_methods, runtime_methods},
+    {Py_tp_getset, runtime_getset},     {Py_tp_repr, runtime_repr},   {0, NULL}};
 
 #define RUNTIME_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE)
 PyType_Spec py_runtime_spec = {"enigma.Runtime", sizeof(Runtime), 0, RUNTIME_FLAGS | Py_TPFLAGS_HAVE_GC, runtime_slots};
@@ -723,22 +725,16 @@ static PyObject *kernel_get_name(PyObject *op, void *closure)
     return Py_NewRef(((Kernel *)op)->name);
 }
 
-static PyObject *kernel_repr(PyObject *op)
-{
-    return PyUnicode_FromFormat("<Kernel %R>", ((Kernel *)op)->name);
-}
+static PyObject *kernel_repr(PyObject *op) { return PyUnicode_FromFormat("<Kernel %R>", ((Kernel *)op)->name); }
 
 static PyGetSetDef kernel_getset[] = {{"name", kernel_get_name, NULL, "str: the kernel function.", NULL},
                                       {NULL, NULL, NULL, NULL, NULL}};
 
 PyDoc_STRVAR(kernel_doc, "A compiled kernel; what Runtime.compile() returns. Freed when dropped.");
 
-static PyType_Slot kernel_slots[] = {{Py_tp_doc, (void *)kernel_doc},
-                                     {Py_tp_dealloc, kernel_dealloc},
-                                     {Py_tp_traverse, kernel_traverse},
-                                     {Py_tp_getset, kernel_getset},
-                                     {Py_tp_repr, kernel_repr},
-                                     {0, NULL}};
+static PyType_Slot kernel_slots[] = {{Py_tp_doc, (void *)kernel_doc},   {Py_tp_dealloc, kernel_dealloc},
+                                     {Py_tp_traverse, kernel_traverse}, {Py_tp_getset, kernel_getset},
+                                     {Py_tp_repr, kernel_repr},         {0, NULL}};
 
 PyType_Spec py_kernel_spec = {"enigma.Kernel", sizeof(Kernel), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |

@@ -26,13 +26,13 @@ typedef struct Runtime {
     PyObject_HEAD
     enigma_runtime *runtime; /* NULL: released */
     py_state *state;
-    PyObject *device;         /* a dict, given out as copies */
+    PyObject *device; /* a dict, given out as copies */
     PyThread_type_lock lock;
-    unsigned long holder;     /* the thread that holds it, while depth is not 0 */
+    unsigned long holder; /* the thread that holds it, while depth is not 0 */
     int depth;
-    long process;             /* where it was made; elsewhere it is dead */
+    long process; /* where it was made; elsewhere it is dead */
     py_garbage *garbage;
-    py_failure *failures;     /* in order */
+    py_failure *failures; /* in order */
 } Runtime;
 
 typedef struct Kernel {

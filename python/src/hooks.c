@@ -15,10 +15,7 @@ typedef struct Hook {
 } Hook;
 
 /* Numbers are never used again, unlike addresses. */
-static int64_t this_interpreter(void)
-{
-    return PyInterpreterState_GetID(PyInterpreterState_Get());
-}
+static int64_t this_interpreter(void) { return PyInterpreterState_GetID(PyInterpreterState_Get()); }
 
 static void hook_free(Hook *hook)
 {
@@ -49,10 +46,10 @@ static PyObject *call_hook(const Hook *hook, const enigma_dispatch_info *info)
 {
     const enigma_size3 *grid = &info->grid, *threads = &info->threads;
     PyObject *none = PyTuple_New(0);
-    PyObject *keywords = Py_BuildValue(
-        "{s:O,s:(KKK),s:(KKK)}", "kernel_name", hook->kernel_name, "grid", (unsigned long long)grid->x,
-        (unsigned long long)grid->y, (unsigned long long)grid->z, "threads", (unsigned long long)threads->x,
-        (unsigned long long)threads->y, (unsigned long long)threads->z);
+    PyObject *keywords =
+        Py_BuildValue("{s:O,s:(KKK),s:(KKK)}", "kernel_name", hook->kernel_name, "grid", (unsigned long long)grid->x,
+                      (unsigned long long)grid->y, (unsigned long long)grid->z, "threads",
+                      (unsigned long long)threads->x, (unsigned long long)threads->y, (unsigned long long)threads->z);
     PyObject *result = none == NULL || keywords == NULL ? NULL : PyObject_Call(hook->callable, none, keywords);
     Py_XDECREF(keywords);
     Py_XDECREF(none);
@@ -137,7 +134,8 @@ static void warn_of_exception(Hook *hook)
         hook->warned = true; /* before anything that can run code: showing a warning may dispatch */
         PyObject *text = py_error_text((PyObject *)Py_TYPE(error), error), *name = hook_name(hook->callable);
         if (text != NULL && name != NULL &&
-            PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "kernel hook %U of kernel %R: %U", name, hook->kernel_name, text) < 0) {
+            PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "kernel hook %U of kernel %R: %U", name, hook->kernel_name,
+                             text) < 0) {
             PyErr_WriteUnraisable(hook->callable); /* warnings are errors here */
         }
         Py_XDECREF(name);
@@ -212,7 +210,8 @@ static PyObject *register_kernel_hook(PyObject *module, PyObject *args, PyObject
     static const char *const keywords[] = {"kernel_name", "hook", NULL};
     (void)module;
     PyObject *kernel_name, *callable, *owner = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:register_kernel_hook", (char **)keywords, &kernel_name, &callable) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:register_kernel_hook", (char **)keywords, &kernel_name,
+                                     &callable) ||
         check_name(kernel_name) < 0) {
         return NULL;
     }
@@ -254,21 +253,23 @@ static PyObject *unregister_kernel_hook(PyObject *module, PyObject *args, PyObje
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(register_doc, "register_kernel_hook($module, /, kernel_name, hook)\n--\n\n"
-                           "Attaches metrics to every recorded dispatch of kernel_name that has none of its own.\n\n"
-                           "hook is called as hook(kernel_name=..., grid=(x, y, z), threads=(x, y, z)), once for each such dispatch\n"
-                           "and never from inside itself; it returns a dict of real numbers, such as {\"flops\": ..., \"bytes\": ...},\n"
-                           "or None. Registering again replaces the hook. A hook that raises or returns something else leaves the\n"
-                           "dispatch as it is, without metrics, and is warned about once (RuntimeWarning).\n\n"
-                           "TypeError when kernel_name is no str or hook is not callable.");
+PyDoc_STRVAR(
+    register_doc,
+    "register_kernel_hook($module, /, kernel_name, hook)\n--\n\n"
+    "Attaches metrics to every recorded dispatch of kernel_name that has none of its own.\n\n"
+    "hook is called as hook(kernel_name=..., grid=(x, y, z), threads=(x, y, z)), once for each such dispatch\n"
+    "and never from inside itself; it returns a dict of real numbers, such as {\"flops\": ..., \"bytes\": ...},\n"
+    "or None. Registering again replaces the hook. A hook that raises or returns something else leaves the\n"
+    "dispatch as it is, without metrics, and is warned about once (RuntimeWarning).\n\n"
+    "TypeError when kernel_name is no str or hook is not callable.");
 PyDoc_STRVAR(unregister_doc, "unregister_kernel_hook($module, /, kernel_name)\n--\n\n"
                              "Removes the hook of a kernel; does nothing where there is none.\n\n"
                              "TypeError when kernel_name is no str.");
 
-static PyMethodDef hook_functions[] = {
-    {"register_kernel_hook", (PyCFunction)(void (*)(void))register_kernel_hook, METH_VARARGS | METH_KEYWORDS, register_doc},
-    {"unregister_kernel_hook", (PyCFunction)(void (*)(void))unregister_kernel_hook, METH_VARARGS | METH_KEYWORDS,
-     unregister_doc},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef hook_functions[] = {{"register_kernel_hook", (PyCFunction)(void (*)(void))register_kernel_hook,
+                                        METH_VARARGS | METH_KEYWORDS, register_doc},
+                                       {"unregister_kernel_hook", (PyCFunction)(void (*)(void))unregister_kernel_hook,
+                                        METH_VARARGS | METH_KEYWORDS, unregister_doc},
+                                       {NULL, NULL, 0, NULL}};
 
 const py_part py_hooks_part = {hook_functions, NULL, NULL};

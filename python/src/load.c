@@ -30,12 +30,14 @@ static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
     return (PyObject *)profiler;
 }
 
-PyDoc_STRVAR(load_doc, "load($module, /, path)\n--\n\n"
-                       "Reads an .enigma file, as Profiler.save() and the enigma command write it, and returns it as a Profiler to be\n"
-                       "read; it cannot be entered.\n\n"
-                       "OSError with the path; ValueError when it is no profile or damaged.");
+PyDoc_STRVAR(
+    load_doc,
+    "load($module, /, path)\n--\n\n"
+    "Reads an .enigma file, as Profiler.save() and the enigma command write it, and returns it as a Profiler to be\n"
+    "read; it cannot be entered.\n\n"
+    "OSError with the path; ValueError when it is no profile or damaged.");
 
-static PyMethodDef load_functions[] = {{"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, load_doc},
-                                       {NULL, NULL, 0, NULL}};
+static PyMethodDef load_functions[] = {
+    {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, load_doc}, {NULL, NULL, 0, NULL}};
 
 const py_part py_load_part = {load_functions, NULL, NULL};

@@ -86,8 +86,8 @@ PyObject *py_prepare(Runtime *runtime, Kernel *kernel, PyObject *inputs, PyObjec
         enigma_prepared *prepared = NULL;
         py_wait wait;
         py_wait_begin(&wait);
-        enigma_status status = enigma_prepare(kernel->kernel, arguments.inputs, arguments.input_count, arguments.output_sizes,
-                                              arguments.output_count, &prepared);
+        enigma_status status = enigma_prepare(kernel->kernel, arguments.inputs, arguments.input_count,
+                                              arguments.output_sizes, arguments.output_count, &prepared);
         py_wait_end(&wait);
         result = py_check(status) < 0 ? NULL : prepared_new(runtime, prepared, &arguments);
         py_runtime_leave(runtime);
@@ -146,7 +146,8 @@ static int sort_arguments(const char *function, int limit, PyObject *const *args
         PyObject *name = PyTuple_GET_ITEM(keywords, i);
         int at = find_keyword(name, limit);
         if (at < 0 || out[at] != NULL) {
-            PyErr_Format(PyExc_TypeError, at < 0 ? "%s() has no keyword argument %R" : "%s() got %R twice", function, name);
+            PyErr_Format(PyExc_TypeError, at < 0 ? "%s() has no keyword argument %R" : "%s() got %R twice", function,
+                         name);
             return -1;
         }
         out[at] = args[count + i];
@@ -162,7 +163,8 @@ static int sort_arguments(const char *function, int limit, PyObject *const *args
 
 static int fill_options(PyObject *const *given, enigma_dispatch_options *options)
 {
-    if (py_size3(given[ARG_GRID], "grid", &options->grid) < 0 || py_size3(given[ARG_THREADS], "threads", &options->threads) < 0 ||
+    if (py_size3(given[ARG_GRID], "grid", &options->grid) < 0 ||
+        py_size3(given[ARG_THREADS], "threads", &options->threads) < 0 ||
         (given[ARG_QUEUE] != NULL && py_index32(given[ARG_QUEUE], "queue", &options->queue) < 0) ||
         (given[ARG_DEVICE] != NULL && py_index32(given[ARG_DEVICE], "device", &options->device) < 0)) {
         return -1;
@@ -226,8 +228,8 @@ static PyObject *prepared_dispatch_timed(PyObject *op, PyObject *const *args, Py
     PreparedKernel *self = (PreparedKernel *)op;
     enigma_dispatch_options options = ENIGMA_DISPATCH_OPTIONS_INIT;
     PyObject *given[ARG_COUNT] = {NULL}, *result = NULL;
-    if (sort_arguments("dispatch_timed", ARG_WAIT, args, count, keywords, given) < 0 || fill_options(given, &options) < 0 ||
-        enter(self) < 0) {
+    if (sort_arguments("dispatch_timed", ARG_WAIT, args, count, keywords, given) < 0 ||
+        fill_options(given, &options) < 0 || enter(self) < 0) {
         return NULL;
     }
     double us = 0.0;
@@ -364,24 +366,29 @@ static PyObject *prepared_repr(PyObject *op)
 
 #define VOID(function) ((PyCFunction)(void (*)(void))(function))
 
-PyDoc_STRVAR(dispatch_doc,
-             "dispatch($self, /, grid, threads, *, wait=True, queue=0, device=0, metrics=None)\n--\n\n"
-             "Runs the kernel: grid=(x, y, z) threads in all, in groups of threads=(x, y, z).\n\n"
-             "Under an active profiler it is timed by device stamps and is one event. wait=False returns once it is queued.\n"
-             "metrics is a dict of work counts for this dispatch, such as {\"flops\": ..., \"bytes\": ...}; a kernel hook is not\n"
-             "asked then.\n\n"
-             "ValueError for sizes that the device or the kernel cannot run, before anything runs; RuntimeError when it fails\n"
-             "or the prepared kernel was released.");
-PyDoc_STRVAR(dispatch_timed_doc, "dispatch_timed($self, /, grid, threads, *, queue=0, device=0)\n--\n\n"
-                                 "Runs the kernel, waits, and returns its device time in us as a float; records no event.\n\n"
-                                 "0.0 when the device's stamps are not valid. Errors as dispatch().");
+PyDoc_STRVAR(
+    dispatch_doc,
+    "dispatch($self, /, grid, threads, *, wait=True, queue=0, device=0, metrics=None)\n--\n\n"
+    "Runs the kernel: grid=(x, y, z) threads in all, in groups of threads=(x, y, z).\n\n"
+    "Under an active profiler it is timed by device stamps and is one event. wait=False returns once it is queued.\n"
+    "metrics is a dict of work counts for this dispatch, such as {\"flops\": ..., \"bytes\": ...}; a kernel hook is "
+    "not\n"
+    "asked then.\n\n"
+    "ValueError for sizes that the device or the kernel cannot run, before anything runs; RuntimeError when it fails\n"
+    "or the prepared kernel was released.");
+PyDoc_STRVAR(dispatch_timed_doc,
+             "dispatch_timed($self, /, grid, threads, *, queue=0, device=0)\n--\n\n"
+             "Runs the kernel, waits, and returns its device time in us as a float; records no event.\n\n"
+             "0.0 when the device's stamps are not valid. Errors as dispatch().");
 PyDoc_STRVAR(wait_doc, "wait($self, /)\n--\n\nWaits for the asynchronous dispatches of this prepared kernel.");
-PyDoc_STRVAR(read_output_doc, "read_output($self, /)\n--\n\n"
-                              "The outputs after all earlier work: bytes for an int output_size, a list of bytes for a list, None\n"
-                              "for none.");
-PyDoc_STRVAR(release_doc, "release($self, /)\n--\n\n"
-                          "Frees it and its buffers, once its dispatches are complete. Again: does nothing. Other calls raise\n"
-                          "RuntimeError afterwards.");
+PyDoc_STRVAR(read_output_doc,
+             "read_output($self, /)\n--\n\n"
+             "The outputs after all earlier work: bytes for an int output_size, a list of bytes for a list, None\n"
+             "for none.");
+PyDoc_STRVAR(release_doc,
+             "release($self, /)\n--\n\n"
+             "Frees it and its buffers, once its dispatches are complete. Again: does nothing. Other calls raise\n"
+             "RuntimeError afterwards.");
 
 static PyMethodDef prepared_methods[] = {
     {"dispatch", VOID(prepared_dispatch), METH_FASTCALL | METH_KEYWORDS, dispatch_doc},
@@ -396,8 +403,9 @@ static PyMethodDef prepared_methods[] = {
 static PyGetSetDef prepared_getset[] = {{"kernel_name", prepared_kernel_name, NULL, "str: the kernel function.", NULL},
                                         {NULL, NULL, NULL, NULL, NULL}};
 
-PyDoc_STRVAR(prepared_doc, "A kernel with its arguments bound and its buffers allocated; what Runtime.prepare() returns.\n\n"
-                           "A context manager that releases it; freed when dropped.");
+PyDoc_STRVAR(prepared_doc,
+             "A kernel with its arguments bound and its buffers allocated; what Runtime.prepare() returns.\n\n"
+             "A context manager that releases it; freed when dropped.");
 
 static PyType_Slot prepared_slots[] = {{Py_tp_doc, (void *)prepared_doc},
                                        {Py_tp_dealloc, prepared_dealloc},

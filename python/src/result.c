@@ -101,15 +101,22 @@ static PyObject *row_field_get(PyObject *op, void *closure)
     const enigma_row_field *field = closure;
     const char *at = (const char *)((Row *)op)->row + field->offset;
     switch (field->kind) {
-    case ENIGMA_FIELD_TEXT: return py_str(*(const enigma_text *)(const void *)at);
-    case ENIGMA_FIELD_UINT: return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
-    case ENIGMA_FIELD_DOUBLE: return PyFloat_FromDouble(*(const double *)(const void *)at);
-    default: break;
+    case ENIGMA_FIELD_TEXT:
+        return py_str(*(const enigma_text *)(const void *)at);
+    case ENIGMA_FIELD_UINT:
+        return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
+    case ENIGMA_FIELD_DOUBLE:
+        return PyFloat_FromDouble(*(const double *)(const void *)at);
+    default:
+        break;
     }
     switch (*(const uint32_t *)(const void *)at) {
-    case ENIGMA_RATE_GPU: return PyUnicode_FromString("gpu");
-    case ENIGMA_RATE_CPU: return PyUnicode_FromString("cpu");
-    default: Py_RETURN_NONE;
+    case ENIGMA_RATE_GPU:
+        return PyUnicode_FromString("gpu");
+    case ENIGMA_RATE_CPU:
+        return PyUnicode_FromString("cpu");
+    default:
+        Py_RETURN_NONE;
     }
 }
 
@@ -258,7 +265,8 @@ static PyObject *result_by_name(PyObject *op, PyObject *args, PyObject *kwargs)
     Result *self = (Result *)op;
     PyObject *name, *owner = NULL;
     enigma_text text;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:by_name", (char **)keywords, &name) || py_text(name, &text, &owner) < 0) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:by_name", (char **)keywords, &name) ||
+        py_text(name, &text, &owner) < 0) {
         return NULL;
     }
     const enigma_row *row = NULL;
@@ -295,10 +303,7 @@ static PyObject *result_table(PyObject *op, PyObject *args, PyObject *kwargs)
     return parse_sort(args, kwargs, "|$O:table", &sort_by) < 0 ? NULL : write_table((Result *)op, sort_by);
 }
 
-static PyObject *result_str(PyObject *op)
-{
-    return write_table((Result *)op, NULL);
-}
+static PyObject *result_str(PyObject *op) { return write_table((Result *)op, NULL); }
 
 static PyObject *result_to_csv(PyObject *op, PyObject *args, PyObject *kwargs)
 {
@@ -319,10 +324,7 @@ static PyObject *result_to_csv(PyObject *op, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
-static Py_ssize_t result_length(PyObject *op)
-{
-    return (Py_ssize_t)enigma_result_row_count(((Result *)op)->result);
-}
+static Py_ssize_t result_length(PyObject *op) { return (Py_ssize_t)enigma_result_row_count(((Result *)op)->result); }
 
 static PyObject *result_iter(PyObject *op)
 {
@@ -364,7 +366,8 @@ static int parse_group(PyObject *group_by, enum enigma_group *out)
             return 0;
         }
     }
-    PyErr_Format(PyExc_ValueError, "group_by must be \"%s\" or \"%s\", not %R", groups[0].name, groups[1].name, group_by);
+    PyErr_Format(PyExc_ValueError, "group_by must be \"%s\" or \"%s\", not %R", groups[0].name, groups[1].name,
+                 group_by);
     return -1;
 }
 
@@ -414,15 +417,18 @@ PyObject *py_profiler_tree(PyObject *op, PyObject *unused)
 PyDoc_STRVAR(rows_doc, "rows($self, /, *, sort_by=\"cpu_total_us\")\n--\n\n"
                        "The rows as a list of ProfilerRow: numbers descending, text ascending, ties by name.\n\n"
                        "sort_by is any numeric or text field of a row; another raises ValueError that lists them.");
-PyDoc_STRVAR(by_name_doc, "by_name($self, /, name)\n--\n\n"
-                          "The ProfilerRow of a name. Where several kernels have it, one row of all their events, whose\n"
-                          "kernel_name is None. KeyError when there is none.");
-PyDoc_STRVAR(table_doc, "table($self, /, *, sort_by=\"cpu_total_us\")\n--\n\n"
-                        "The rows as a text table, times in us; with GFLOP/s and GB/s columns (10^9) when some row has a rate.\n\n"
-                        "sort_by as in rows().");
-PyDoc_STRVAR(to_csv_doc, "to_csv($self, /, path)\n--\n\n"
-                         "Writes the rows as CSV, a line of field names first. The file is written whole or not at all;\n"
-                         "OSError with the path otherwise.");
+PyDoc_STRVAR(by_name_doc,
+             "by_name($self, /, name)\n--\n\n"
+             "The ProfilerRow of a name. Where several kernels have it, one row of all their events, whose\n"
+             "kernel_name is None. KeyError when there is none.");
+PyDoc_STRVAR(table_doc,
+             "table($self, /, *, sort_by=\"cpu_total_us\")\n--\n\n"
+             "The rows as a text table, times in us; with GFLOP/s and GB/s columns (10^9) when some row has a rate.\n\n"
+             "sort_by as in rows().");
+PyDoc_STRVAR(to_csv_doc,
+             "to_csv($self, /, path)\n--\n\n"
+             "Writes the rows as CSV, a line of field names first. The file is written whole or not at all;\n"
+             "OSError with the path otherwise.");
 
 static PyMethodDef result_methods[] = {{"rows", VOID(result_rows), METH_VARARGS | METH_KEYWORDS, rows_doc},
                                        {"by_name", VOID(result_by_name), METH_VARARGS | METH_KEYWORDS, by_name_doc},
@@ -430,8 +436,9 @@ static PyMethodDef result_methods[] = {{"rows", VOID(result_rows), METH_VARARGS 
                                        {"to_csv", VOID(result_to_csv), METH_VARARGS | METH_KEYWORDS, to_csv_doc},
                                        {NULL, NULL, 0, NULL}};
 
-PyDoc_STRVAR(result_doc, "Rows aggregated over events; what Profiler.key_averages() and profile_kernel() return. Immutable.\n\n"
-                         "len() is the number of rows; iterating gives them by cpu_total_us, the largest first.");
+PyDoc_STRVAR(result_doc,
+             "Rows aggregated over events; what Profiler.key_averages() and profile_kernel() return. Immutable.\n\n"
+             "len() is the number of rows; iterating gives them by cpu_total_us, the largest first.");
 
 static PyType_Slot result_slots[] = {{Py_tp_doc, (void *)result_doc},
                                      {Py_tp_dealloc, result_dealloc},
@@ -445,13 +452,15 @@ static PyType_Slot result_slots[] = {{Py_tp_doc, (void *)result_doc},
                                      {0, NULL}};
 
 PyType_Spec py_result_spec = {"enigma.ProfilerResult", sizeof(Result), 0,
-                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, result_slots};
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                              result_slots};
 
-PyDoc_STRVAR(row_doc, "A row of a ProfilerResult. Immutable.\n\n"
-                      "Times are in us. An event below another of the same row on its call path adds a call, not time.\n"
-                      "min_us, median_us and max_us are per call: device time for rows of GPU work, else CPU time.\n"
-                      "gpu_busy_us is the union of the device intervals. gflops_per_s and gbytes_per_s count in 10^9 and are\n"
-                      "taken over the time that rate_source names (\"gpu\", \"cpu\" or None), 0.0 without one.");
+PyDoc_STRVAR(row_doc,
+             "A row of a ProfilerResult. Immutable.\n\n"
+             "Times are in us. An event below another of the same row on its call path adds a call, not time.\n"
+             "min_us, median_us and max_us are per call: device time for rows of GPU work, else CPU time.\n"
+             "gpu_busy_us is the union of the device intervals. gflops_per_s and gbytes_per_s count in 10^9 and are\n"
+             "taken over the time that rate_source names (\"gpu\", \"cpu\" or None), 0.0 without one.");
 PyDoc_STRVAR(as_dict_doc, "as_dict($self, /)\n--\n\nAll fields, metrics and call_path as a new dict.");
 
 static PyMethodDef row_methods[] = {{"as_dict", row_as_dict, METH_NOARGS, as_dict_doc}, {NULL, NULL, 0, NULL}};
@@ -511,8 +520,8 @@ static PyType_Slot row_slots[] = {{Py_tp_doc, (void *)row_doc},
                                   {Py_tp_hash, row_hash},
                                   {0, NULL}};
 
-static PyType_Spec row_spec = {"enigma.ProfilerRow", sizeof(Row), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                               row_slots};
+static PyType_Spec row_spec = {"enigma.ProfilerRow", sizeof(Row), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, row_slots};
 
 static int result_exec(PyObject *module, py_state *state)
 {

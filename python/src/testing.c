@@ -8,12 +8,13 @@
 
 static PyObject *scripted_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static const char *const keywords[] = {"clock_offset_ns", "drift_ppm", "tick_ns", "counter_bits", "queues", "devices", NULL};
+    static const char *const keywords[] = {"clock_offset_ns", "drift_ppm", "tick_ns", "counter_bits",
+                                           "queues",          "devices",   NULL};
     enigma_scripted_options options = ENIGMA_SCRIPTED_OPTIONS_INIT;
     long long offset = 0;
     PyObject *bits = NULL, *queues = NULL, *devices = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LddOOO:ScriptedRuntime", (char **)keywords, &offset, &options.drift_ppm,
-                                     &options.tick_ns, &bits, &queues, &devices) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LddOOO:ScriptedRuntime", (char **)keywords, &offset,
+                                     &options.drift_ppm, &options.tick_ns, &bits, &queues, &devices) ||
         (bits != NULL && py_index32(bits, "counter_bits", &options.counter_bits) < 0) ||
         (queues != NULL && py_index32(queues, "queues", &options.queues) < 0) ||
         (devices != NULL && py_index32(devices, "devices", &options.devices) < 0)) {
@@ -60,7 +61,8 @@ static PyObject *scripted_prepare(PyObject *op, PyObject *args, PyObject *kwargs
     }
     Kernel *kernel = kernel_of((Runtime *)op, name);
     PyObject *none = kernel == NULL ? NULL : PyTuple_New(0);
-    PyObject *prepared = none == NULL ? NULL : py_prepare((Runtime *)op, kernel, inputs != NULL ? inputs : none, output_size);
+    PyObject *prepared =
+        none == NULL ? NULL : py_prepare((Runtime *)op, kernel, inputs != NULL ? inputs : none, output_size);
     Py_XDECREF(none);
     Py_XDECREF((PyObject *)kernel);
     return prepared;
@@ -212,13 +214,15 @@ static PyObject *scripted_count(PyObject *op, void *closure)
 
 #define VOID(function) ((PyCFunction)(void (*)(void))(function))
 
-PyDoc_STRVAR(scripted_prepare_doc, "prepare($self, /, name, inputs=(), output_size=0)\n--\n\n"
-                                   "A normal PreparedKernel for a kernel of any name; inputs and output_size as in Runtime.prepare().");
-PyDoc_STRVAR(scripted_script_doc,
-             "script($self, /, entries, queue=0, device=0)\n--\n\n"
-             "Queues what the next dispatches on a queue of a device report, one entry each, untimed ones too.\n\n"
-             "An entry is (start_ns, end_ns) on the device's clock, None for stamps that are not available, or an exception\n"
-             "that the dispatch raises. With nothing queued a dispatch takes 1 us of device time.");
+PyDoc_STRVAR(scripted_prepare_doc,
+             "prepare($self, /, name, inputs=(), output_size=0)\n--\n\n"
+             "A normal PreparedKernel for a kernel of any name; inputs and output_size as in Runtime.prepare().");
+PyDoc_STRVAR(
+    scripted_script_doc,
+    "script($self, /, entries, queue=0, device=0)\n--\n\n"
+    "Queues what the next dispatches on a queue of a device report, one entry each, untimed ones too.\n\n"
+    "An entry is (start_ns, end_ns) on the device's clock, None for stamps that are not available, or an exception\n"
+    "that the dispatch raises. With nothing queued a dispatch takes 1 us of device time.");
 
 static PyMethodDef scripted_methods[] = {
     {"prepare", VOID(scripted_prepare), METH_VARARGS | METH_KEYWORDS, scripted_prepare_doc},
@@ -230,11 +234,13 @@ static PyGetSetDef scripted_getset[] = {
     {"timed_dispatches", scripted_count, NULL, "int: dispatches that ran on the timed path.", (void *)1},
     {NULL, NULL, NULL, NULL, NULL}};
 
-PyDoc_STRVAR(scripted_doc,
-             "ScriptedRuntime(clock_offset_ns=0, drift_ppm=0.0, tick_ns=1.0, counter_bits=64, queues=1, devices=1)\n--\n\n"
-             "A Runtime that runs nothing and reports the device stamps it is told, to test code that profiles without a GPU.\n\n"
-             "The device's clock is the host's plus clock_offset_ns, faster by drift_ppm; stamps are ns, floored to ticks of\n"
-             "tick_ns and cut to counter_bits.");
+PyDoc_STRVAR(
+    scripted_doc,
+    "ScriptedRuntime(clock_offset_ns=0, drift_ppm=0.0, tick_ns=1.0, counter_bits=64, queues=1, devices=1)\n--\n\n"
+    "A Runtime that runs nothing and reports the device stamps it is told, to test code that profiles without a "
+    "GPU.\n\n"
+    "The device's clock is the host's plus clock_offset_ns, faster by drift_ppm; stamps are ns, floored to ticks of\n"
+    "tick_ns and cut to counter_bits.");
 
 static PyType_Slot scripted_slots[] = {{Py_tp_doc, (void *)scripted_doc},
                                        {Py_tp_new, scripted_new},
@@ -243,7 +249,8 @@ static PyType_Slot scripted_slots[] = {{Py_tp_doc, (void *)scripted_doc},
                                        {0, NULL}};
 
 static PyType_Spec scripted_spec = {"enigma.testing.ScriptedRuntime", sizeof(Runtime), 0,
-                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE, scripted_slots};
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE,
+                                    scripted_slots};
 
 /* ---- scripted_clock ---- */
 
@@ -345,7 +352,8 @@ static PyObject *clock_now(PyObject *op, void *closure)
     return PyLong_FromUnsignedLongLong(enigma_now_ns());
 }
 
-PyDoc_STRVAR(advance_doc, "advance($self, ns, /)\n--\n\nMoves the clock forward by ns. RuntimeError when it is not entered.");
+PyDoc_STRVAR(advance_doc,
+             "advance($self, ns, /)\n--\n\nMoves the clock forward by ns. RuntimeError when it is not entered.");
 
 static PyMethodDef clock_methods[] = {{"advance", clock_advance, METH_O, advance_doc},
                                       {"__enter__", clock_enter, METH_NOARGS, NULL},
@@ -355,13 +363,15 @@ static PyMethodDef clock_methods[] = {{"advance", clock_advance, METH_O, advance
 static PyGetSetDef clock_getset[] = {{"now", clock_now, NULL, "int: what the library's host clock shows, in ns.", NULL},
                                      {NULL, NULL, NULL, NULL, NULL}};
 
-PyDoc_STRVAR(clock_doc, "scripted_clock(start_ns=1000000)\n--\n\n"
-                        "A context manager that replaces the library's host clock, in the whole process, by one that moves only by\n"
-                        "advance(ns) and, where a scripted dispatch waits, by the device time. start_ns is what it shows at first.");
+PyDoc_STRVAR(
+    clock_doc,
+    "scripted_clock(start_ns=1000000)\n--\n\n"
+    "A context manager that replaces the library's host clock, in the whole process, by one that moves only by\n"
+    "advance(ns) and, where a scripted dispatch waits, by the device time. start_ns is what it shows at first.");
 
-static PyType_Slot clock_slots[] = {{Py_tp_doc, (void *)clock_doc},     {Py_tp_new, clock_new},
-                                    {Py_tp_dealloc, clock_dealloc},     {Py_tp_methods, clock_methods},
-                                    {Py_tp_getset, clock_getset},       {0, NULL}};
+static PyType_Slot clock_slots[] = {{Py_tp_doc, (void *)clock_doc}, {Py_tp_new, clock_new},
+                                    {Py_tp_dealloc, clock_dealloc}, {Py_tp_methods, clock_methods},
+                                    {Py_tp_getset, clock_getset},   {0, NULL}};
 
 PyType_Spec py_scripted_clock_spec = {"enigma.testing.scripted_clock", sizeof(ScriptedClock), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, clock_slots};

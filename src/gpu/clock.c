@@ -31,6 +31,17 @@ double eni_gpu_stamps_us(const eni_stamps *stamps, const eni_traits *traits)
     return (double)ticks * traits->tick_ns / 1000.0;
 }
 
+void eni_gpu_fill_block(eni_gpu_block *block, const eni_stamps *stamps, uint32_t verdict)
+{
+    if (block == NULL) {
+        return;
+    }
+    __atomic_store_n(&block->start, stamps->start, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->end, stamps->end, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->submit, stamps->submit, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->status, verdict, __ATOMIC_RELEASE);
+}
+
 /* Continues a reading past the counter's width: the value nearest to where the counter should be by now. */
 static uint64_t continue_ticks(const eni_gpu_clock *clock, const eni_traits *traits, uint64_t raw, uint64_t host_ns)
 {

@@ -133,6 +133,8 @@ void eni_prepared_release(enigma_prepared *prepared);
 
 /* Judges the stamps of a complete launch: enum eni_gpu_status. The one place that does. */
 uint32_t eni_gpu_judge(const eni_stamps *stamps, uint32_t counter_bits);
+/* Completes an event's block, which others may be copying; NULL does nothing. */
+void eni_gpu_fill_block(eni_gpu_block *block, const eni_stamps *stamps, uint32_t verdict);
 double eni_gpu_stamps_us(const eni_stamps *stamps, const eni_traits *traits); /* of valid ones */
 
 /* The number of a device in a profiler, registered with its facts when it is new there. Compares the clocks when that is due. */

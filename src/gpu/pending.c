@@ -80,6 +80,12 @@ void eni_pending_delete(eni_pending *pending)
     }
 }
 
+/* eni_pending_tidy looks at it without the lock. */
+static void set_head(eni_gpu_queue *queue, eni_pending *head)
+{
+    __atomic_store_n(&queue->head, head, __ATOMIC_RELAXED);
+}
+
 void eni_pending_add(eni_pending *pending, enigma_prepared *prepared, void *ticket, uint32_t device, uint32_t queue,
                      enigma_profiler *profiler, eni_gpu_block *block)
 {
@@ -92,7 +98,11 @@ void eni_pending_add(eni_pending *pending, enigma_prepared *prepared, void *tick
     }
     eni_lock(&pending_lock);
     eni_gpu_queue *list = &runtime->queues[pending->queue];
-    *(list->head == NULL ? &list->head : &list->tail->next) = pending;
+    if (list->head == NULL) {
+        set_head(list, pending);
+    } else {
+        list->tail->next = pending;
+    }
     list->tail = pending;
     prepared->pending++;
     eni_unlock(&pending_lock);
@@ -121,14 +131,9 @@ static eni_pending *complete_head(enigma_runtime *runtime, eni_gpu_queue *queue,
         note_failure(&head->prepared->failure, (enigma_status)state);
         note_failure(&runtime->failure, (enigma_status)state);
     }
-    if (head->block != NULL) {
-        head->block->start = stamps.start;
-        head->block->end = stamps.end;
-        head->block->submit = stamps.submit;
-        __atomic_store_n(&head->block->status, verdict, __ATOMIC_RELEASE);
-    }
+    eni_gpu_fill_block(head->block, &stamps, verdict);
     head->prepared->pending--;
-    queue->head = head->next;
+    set_head(queue, head->next);
     if (queue->head == NULL) {
         queue->tail = NULL;
     }

@@ -125,21 +125,11 @@ static recording begin(enigma_prepared *prepared, const enigma_dispatch_options 
     return event;
 }
 
-static void fill_block(const recording *event, const eni_stamps *stamps, uint32_t verdict)
-{
-    if (event->block != NULL) {
-        event->block->start = stamps->start;
-        event->block->end = stamps->end;
-        event->block->submit = stamps->submit;
-        __atomic_store_n(&event->block->status, verdict, __ATOMIC_RELEASE);
-    }
-}
-
 static enigma_status end_failed(const recording *event, enigma_status status)
 {
     const enigma_field error = {.key = eni_text_of("error"),
                                 .value = {.type = ENIGMA_TEXT, .as.text = eni_text_of(enigma_error_message())}};
-    fill_block(event, &(eni_stamps){0}, ENI_GPU_FAILED);
+    eni_gpu_fill_block(event->block, &(eni_stamps){0}, ENI_GPU_FAILED);
     enigma_scope_annotate(event->profiler, event->scope, NULL, 0, &error, 1);
     eni_profiler_end(event->profiler, event->scope, 0);
     return status;
@@ -149,7 +139,7 @@ static enigma_status end_complete(const recording *event, enigma_runtime *runtim
 {
     eni_stamps stamps;
     runtime->backend->stamps(ticket, &stamps);
-    fill_block(event, &stamps, eni_gpu_judge(&stamps, runtime->traits.counter_bits));
+    eni_gpu_fill_block(event->block, &stamps, eni_gpu_judge(&stamps, runtime->traits.counter_bits));
     if (stamps.available && stamps.scheduling_us >= 0.0) {
         enigma_field field = {.key = eni_text_of("scheduling_us"), .value = {.type = ENIGMA_DOUBLE}};
         field.value.as.number = stamps.scheduling_us;

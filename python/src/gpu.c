@@ -1,126 +1,11 @@
-/* Runtime, its subclasses and Kernel. A runtime may be used from any thread; its lock keeps the library's rule of one thread
- * at a time. */
+/* Runtime, its subclasses and Kernel. A runtime may be used from any thread; its lock (lock.c) keeps the library's rule of one
+ * thread at a time. */
 #include "gpu.h"
 
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 #include <unistd.h>
-
-/* ---- The lock ---- */
-
-/* After freeing, where an exception has nowhere to go: Ctrl-C is raised again where the program next looks, others (of its
- * signal handlers) are shown. Then pending is the exception that is set. */
-static void settle_errors(Runtime *self, PyObject *pending)
-{
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-        PyErr_Clear();
-        PyErr_SetInterrupt();
-    } else if (PyErr_Occurred()) {
-        PyErr_WriteUnraisable((PyObject *)Py_TYPE(self));
-    }
-    py_error_restore(pending);
-}
-
-static void free_garbage(Runtime *self)
-{
-    while (self->garbage != NULL) {
-        py_garbage *item = self->garbage;
-        self->garbage = item->next;
-        py_wait wait;
-        py_wait_begin(&wait); /* freeing waits for dispatches */
-        enigma_prepared_free(item->prepared);
-        enigma_kernel_free(item->kernel);
-        py_wait_end(&wait);
-        PyMem_Free(item);
-    }
-}
-
-/* Waits for the lock in steps, so that Ctrl-C is seen. */
-static int acquire_lock(Runtime *self)
-{
-    while (!PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) {
-        PyLockStatus status;
-        Py_BEGIN_ALLOW_THREADS status = PyThread_acquire_lock_timed(self->lock, 50000, 0);
-        Py_END_ALLOW_THREADS if (status == PY_LOCK_ACQUIRED) { break; }
-        if (PyErr_CheckSignals() < 0) {
-            return -1;
-        }
-    }
-    return 0;
-}
-
-int py_runtime_enter(Runtime *self)
-{
-    unsigned long me = PyThread_get_thread_ident();
-    if (self->process != (long)getpid()) { /* the lock may be held by a thread that is not here */
-        PyErr_SetString(PyExc_RuntimeError,
-                        "this runtime was made before the process forked and cannot be used in the child; "
-                        "make a new one");
-        return -1;
-    }
-    if (self->depth != 0 && self->holder == me) {
-        self->depth++;
-        return 0;
-    }
-    if (acquire_lock(self) < 0) {
-        return -1;
-    }
-    self->holder = me;
-    self->depth = 1;
-    return 0;
-}
-
-void py_runtime_leave(Runtime *self)
-{
-    if (self->depth == 1 && self->garbage != NULL) {
-        PyObject *pending = py_error_take();
-        free_garbage(self);
-        settle_errors(self, pending);
-    }
-    if (--self->depth == 0) {
-        PyThread_release_lock(self->lock);
-    }
-}
-
-int py_runtime_enter_open(Runtime *self)
-{
-    if (py_runtime_enter(self) < 0) {
-        return -1;
-    }
-    if (self->runtime == NULL) {
-        py_runtime_leave(self);
-        PyErr_SetString(PyExc_RuntimeError, "the runtime was released");
-        return -1;
-    }
-    return 0;
-}
-
-void py_runtime_discard(Runtime *self, enigma_prepared *prepared, enigma_kernel *kernel)
-{
-    bool mine = self->process == (long)getpid();
-    bool free_now = !mine || (self->depth == 0 && PyThread_acquire_lock(self->lock, NOWAIT_LOCK));
-    py_garbage *item = free_now ? NULL : PyMem_Calloc(1, sizeof(*item));
-    if (item != NULL) {
-        *item = (py_garbage){self->garbage, prepared, kernel};
-        self->garbage = item;
-        return;
-    }
-    if (free_now) {
-        if (mine) {
-            self->holder = PyThread_get_thread_ident();
-            self->depth = 1;
-        }
-        PyObject *pending = py_error_take();
-        py_wait wait;
-        py_wait_begin(&wait);
-        enigma_prepared_free(prepared);
-        enigma_kernel_free(kernel);
-        py_wait_end(&wait);
-        settle_errors(self, pending);
-        if (mine) {
-            py_runtime_leave(self);
-        }
-    } /* else: no memory to remember it by; it stays */
-}
 
 /* ---- Scripted failures ---- */
 
@@ -317,11 +202,12 @@ static void runtime_dealloc(PyObject *op)
     Runtime *self = (Runtime *)op;
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
+    PyObject_ClearWeakRefs(op);
     drop_failures(self);
     if (self->runtime != NULL) { /* nobody else has it, so nobody holds the lock */
         PyObject *pending = py_error_take();
         close_entered(self);
-        settle_errors(self, pending);
+        py_runtime_settle(self, pending);
     }
     if (self->lock != NULL && self->process == (long)getpid()) {
         PyThread_free_lock(self->lock);
@@ -397,6 +283,7 @@ PyObject *py_compile(Runtime *runtime, const enigma_kernel_desc *desc, PyObject 
         self->runtime = (Runtime *)Py_NewRef((PyObject *)runtime);
         self->kernel = kernel;
         self->name = Py_NewRef(name);
+        self->weak_references = NULL;
         PyObject_GC_Track((PyObject *)self);
     } else {
         enigma_kernel_free(kernel);
@@ -659,10 +546,14 @@ PyDoc_STRVAR(
     "ValueError for an unknown backend or device; RuntimeError that says what was looked for and what to install\n"
     "when there is no driver or device.");
 
-static PyType_Slot runtime_slots[] = {
-    {Py_tp_doc, (void *)runtime_doc},   {Py_tp_new, runtime_new},     {Py_tp_dealloc, runtime_dealloc},
-    {Py_tp_traverse, runtime_traverse}, {Py_tp_clear, runtime_clear}, {Py_tp_methods, runtime_methods},
-    {Py_tp_getset, runtime_getset},     {Py_tp_repr, runtime_repr},   {0, NULL}};
+static PyMemberDef runtime_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Runtime, weak_references), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+
+static PyType_Slot runtime_slots[] = {{Py_tp_doc, (void *)runtime_doc}, {Py_tp_new, runtime_new},
+                                      {Py_tp_dealloc, runtime_dealloc}, {Py_tp_traverse, runtime_traverse},
+                                      {Py_tp_clear, runtime_clear},     {Py_tp_methods, runtime_methods},
+                                      {Py_tp_getset, runtime_getset},   {Py_tp_members, runtime_members},
+                                      {Py_tp_repr, runtime_repr},       {0, NULL}};
 
 #define RUNTIME_FLAGS (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_IMMUTABLETYPE)
 PyType_Spec py_runtime_spec = {"enigma.Runtime", sizeof(Runtime), 0, RUNTIME_FLAGS | Py_TPFLAGS_HAVE_GC, runtime_slots};
@@ -712,6 +603,7 @@ static void kernel_dealloc(PyObject *op)
     Kernel *self = (Kernel *)op;
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
+    PyObject_ClearWeakRefs(op);
     py_runtime_discard(self->runtime, NULL, self->kernel);
     Py_DECREF((PyObject *)self->runtime);
     Py_DECREF(self->name);
@@ -732,9 +624,16 @@ static PyGetSetDef kernel_getset[] = {{"name", kernel_get_name, NULL, "str: the 
 
 PyDoc_STRVAR(kernel_doc, "A compiled kernel; what Runtime.compile() returns. Freed when dropped.");
 
-static PyType_Slot kernel_slots[] = {{Py_tp_doc, (void *)kernel_doc},   {Py_tp_dealloc, kernel_dealloc},
-                                     {Py_tp_traverse, kernel_traverse}, {Py_tp_getset, kernel_getset},
-                                     {Py_tp_repr, kernel_repr},         {0, NULL}};
+static PyMemberDef kernel_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Kernel, weak_references), READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+
+static PyType_Slot kernel_slots[] = {{Py_tp_doc, (void *)kernel_doc},
+                                     {Py_tp_dealloc, kernel_dealloc},
+                                     {Py_tp_traverse, kernel_traverse},
+                                     {Py_tp_getset, kernel_getset},
+                                     {Py_tp_members, kernel_members},
+                                     {Py_tp_repr, kernel_repr},
+                                     {0, NULL}};
 
 PyType_Spec py_kernel_spec = {"enigma.Kernel", sizeof(Kernel), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |

@@ -30,6 +30,8 @@ typedef struct Runtime {
     PyThread_type_lock lock;
     unsigned long holder; /* the thread that holds it, while depth is not 0 */
     int depth;
+    struct Runtime *outer; /* what that thread held when it took this one */
+    PyObject *weak_references;
     long process; /* where it was made; elsewhere it is dead */
     py_garbage *garbage;
     py_failure *failures; /* in order */
@@ -40,6 +42,7 @@ typedef struct Kernel {
     Runtime *runtime;
     enigma_kernel *kernel;
     PyObject *name;
+    PyObject *weak_references;
 } Kernel;
 
 typedef struct PreparedKernel {
@@ -47,17 +50,38 @@ typedef struct PreparedKernel {
     Runtime *runtime;
     enigma_prepared *prepared; /* NULL: released */
     PyObject *kernel_name;
+    PyObject *weak_references;
     size_t output_count;
     bool outputs_listed;
     bool released; /* asked for while busy: done when the last call leaves */
     int busy;      /* calls inside the library that use prepared */
 } PreparedKernel;
 
+/* Called with the GIL; lock.c. */
+
 /* Takes the runtime's lock, without the GIL if it must wait; signals are checked meanwhile. */
 int py_runtime_enter(Runtime *self);
 void py_runtime_leave(Runtime *self); /* keeps an exception that is set */
 /* The same and RuntimeError when the runtime was released. */
 int py_runtime_enter_open(Runtime *self);
+
+/* Lets go, and takes again, what the calling thread took last: kernel hooks are called with no lock held, so that they may
+ * wait for another thread that uses the runtime. */
+typedef struct py_pause {
+    Runtime *runtime; /* NULL: none was held */
+    int depth;
+} py_pause;
+void py_runtime_pause(py_pause *pause);
+void py_runtime_resume(const py_pause *pause);
+
+/* Frees now, or when the lock is left. */
+void py_runtime_discard(Runtime *self, enigma_prepared *prepared, enigma_kernel *kernel);
+
+/* After freeing, where an exception has nowhere to go: Ctrl-C is raised again where the program next looks, others (of its
+ * signal handlers) are shown. Then pending is the exception that is set. */
+void py_runtime_settle(Runtime *self, PyObject *pending);
+
+/* Called with the GIL; gpu.c and prepared.c. */
 
 /* Raises for the status of a call; for a scripted failure on that queue, the very exception that was scripted. */
 PyObject *py_runtime_raise(Runtime *self, enigma_status status, uint32_t device, uint32_t queue);
@@ -66,9 +90,6 @@ PyObject *py_runtime_raise(Runtime *self, enigma_status status, uint32_t device,
 PyObject *py_runtime_new(py_state *state, PyTypeObject *type, enigma_runtime *runtime);
 /* The module's state for a type that may be a subclass made in Python. */
 py_state *py_state_of_subtype(PyTypeObject *type);
-
-/* Frees now, or when the lock is left. */
-void py_runtime_discard(Runtime *self, enigma_prepared *prepared, enigma_kernel *kernel);
 
 /* kernel.prepare(inputs, output_size) on a runtime that is entered. */
 PyObject *py_prepare(Runtime *runtime, Kernel *kernel, PyObject *inputs, PyObject *output_size);

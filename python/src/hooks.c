@@ -1,5 +1,6 @@
 /* Kernel hooks written in Python. The library calls them on the thread of the dispatch (or the one that drains), without
  * locks; here the GIL is taken. What they do wrong becomes one RuntimeWarning for each registration. */
+#include "gpu.h"
 #include "pyenigma.h"
 
 #include <math.h>
@@ -153,6 +154,8 @@ static size_t ask_hook(void *user, const enigma_dispatch_info *info, enigma_metr
     Hook *hook = user;
     py_gil gil;
     py_gil_take(&gil);
+    py_pause pause;
+    py_runtime_pause(&pause);
     PyObject *pending = py_error_take(); /* of a signal seen during the dispatch */
     bool mine = this_interpreter() == hook->interpreter;
     PyObject *answer = mine ? call_hook(hook, info) : Py_NewRef(Py_None);
@@ -162,6 +165,7 @@ static size_t ask_hook(void *user, const enigma_dispatch_info *info, enigma_metr
         warn_of_exception(hook);
     }
     py_error_restore(pending);
+    py_runtime_resume(&pause);
     py_gil_give(&gil);
     return count;
 }

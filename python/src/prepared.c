@@ -2,7 +2,9 @@
  * every call of the library. */
 #include "gpu.h"
 
+#include <stddef.h>
 #include <string.h>
+#include <structmember.h>
 
 /* ---- Entering ---- */
 
@@ -69,6 +71,7 @@ static PyObject *prepared_new(Runtime *runtime, enigma_prepared *prepared, const
     self->kernel_name = name;
     self->output_count = arguments->output_count;
     self->outputs_listed = arguments->outputs_listed;
+    self->weak_references = NULL;
     self->released = false;
     self->busy = 0;
     PyObject_GC_Track((PyObject *)self);
@@ -108,6 +111,7 @@ static void prepared_dealloc(PyObject *op)
     PreparedKernel *self = (PreparedKernel *)op;
     PyTypeObject *type = Py_TYPE(op);
     PyObject_GC_UnTrack(op);
+    PyObject_ClearWeakRefs(op);
     free_prepared(self);
     Py_DECREF((PyObject *)self->runtime);
     Py_DECREF(self->kernel_name);
@@ -407,13 +411,14 @@ PyDoc_STRVAR(prepared_doc,
              "A kernel with its arguments bound and its buffers allocated; what Runtime.prepare() returns.\n\n"
              "A context manager that releases it; freed when dropped.");
 
-static PyType_Slot prepared_slots[] = {{Py_tp_doc, (void *)prepared_doc},
-                                       {Py_tp_dealloc, prepared_dealloc},
-                                       {Py_tp_traverse, prepared_traverse},
-                                       {Py_tp_methods, prepared_methods},
-                                       {Py_tp_getset, prepared_getset},
-                                       {Py_tp_repr, prepared_repr},
-                                       {0, NULL}};
+static PyMemberDef prepared_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(PreparedKernel, weak_references), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyType_Slot prepared_slots[] = {{Py_tp_doc, (void *)prepared_doc},   {Py_tp_dealloc, prepared_dealloc},
+                                       {Py_tp_traverse, prepared_traverse}, {Py_tp_methods, prepared_methods},
+                                       {Py_tp_getset, prepared_getset},     {Py_tp_members, prepared_members},
+                                       {Py_tp_repr, prepared_repr},         {0, NULL}};
 
 PyType_Spec py_prepared_spec = {"enigma.PreparedKernel", sizeof(PreparedKernel), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |

@@ -351,6 +351,13 @@ static PyObject *result_richcompare(PyObject *a, PyObject *b, int op)
     return result;
 }
 
+/* copy.copy and copy.deepcopy of what cannot change. */
+static PyObject *copy_immutable(PyObject *op, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(op);
+}
+
 /* ---- Methods of Profiler ---- */
 
 static int parse_group(PyObject *group_by, enum enigma_group *out)
@@ -434,6 +441,8 @@ static PyMethodDef result_methods[] = {{"rows", VOID(result_rows), METH_VARARGS 
                                        {"by_name", VOID(result_by_name), METH_VARARGS | METH_KEYWORDS, by_name_doc},
                                        {"table", VOID(result_table), METH_VARARGS | METH_KEYWORDS, table_doc},
                                        {"to_csv", VOID(result_to_csv), METH_VARARGS | METH_KEYWORDS, to_csv_doc},
+                                       {"__copy__", copy_immutable, METH_NOARGS, NULL},
+                                       {"__deepcopy__", copy_immutable, METH_O, NULL},
                                        {NULL, NULL, 0, NULL}};
 
 PyDoc_STRVAR(result_doc,
@@ -463,7 +472,10 @@ PyDoc_STRVAR(row_doc,
              "taken over the time that rate_source names (\"gpu\", \"cpu\" or None), 0.0 without one.");
 PyDoc_STRVAR(as_dict_doc, "as_dict($self, /)\n--\n\nAll fields, metrics and call_path as a new dict.");
 
-static PyMethodDef row_methods[] = {{"as_dict", row_as_dict, METH_NOARGS, as_dict_doc}, {NULL, NULL, 0, NULL}};
+static PyMethodDef row_methods[] = {{"as_dict", row_as_dict, METH_NOARGS, as_dict_doc},
+                                    {"__copy__", copy_immutable, METH_NOARGS, NULL},
+                                    {"__deepcopy__", copy_immutable, METH_O, NULL},
+                                    {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef row_extra[] = {
     {"metrics", row_metrics, NULL, "dict[str, float]: semantic work counts, summed; a fresh dict each time.", NULL},

@@ -238,3 +238,42 @@ def test_registering_while_another_thread_dispatches(fake):
     assert len(events) == 500
     for event in events:
         assert all(key == f"m{value:.0f}" for key, value in event.metrics.items())
+
+
+def test_no_lock_is_held_while_a_hook_runs(fake, register):
+    """A hook may wait for another thread that uses the same runtime and the same prepared kernel."""
+    prepared, other = fake.prepare("k"), fake.prepare("other")
+
+    def hook(**info):
+        def work():
+            prepared.dispatch((8, 1, 1), (8, 1, 1))
+            other.dispatch((8, 1, 1), (8, 1, 1))
+            fake.synchronize()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return {"flops": 1}
+
+    register("k", hook)
+    with enigma.profile() as profiler:
+        for _ in range(3):
+            prepared.dispatch(GRID, THREADS)
+    assert [e.metrics for e in profiler.events()] == [{"flops": 1.0}] * 3
+    assert fake.untimed_dispatches == 6
+
+
+def test_another_thread_may_release_everything_while_a_hook_runs(fake, register):
+    prepared = fake.prepare("k", [bytes(4)], 4)
+
+    def hook(**info):
+        thread = threading.Thread(target=lambda: (prepared.release(), fake.release()))
+        thread.start()
+        thread.join()
+
+    register("k", hook)
+    with enigma.profile() as profiler:
+        prepared.dispatch(GRID, THREADS)
+    assert len(profiler.events()) == 1
+    with pytest.raises(RuntimeError, match="released"):
+        prepared.read_output()

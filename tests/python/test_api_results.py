@@ -1,5 +1,6 @@
 """ProfilerResult and ProfilerRow: sorting, merging, printing, files, and what is wrong said so."""
 
+import copy
 import csv
 import dataclasses
 import os
@@ -108,6 +109,7 @@ def test_rows_are_frozen_values(profiler, result):
     assert row == same and row is not same and hash(row) == hash(same) and row != result.rows()[2]
     assert profiler.key_averages() == result
     assert result != profiler.key_averages(group_by="call_path")
+    assert copy.deepcopy(result) is copy.copy(result) is result and copy.deepcopy(row) is copy.copy(row) is row
     with pytest.raises(dataclasses.FrozenInstanceError):
         row.calls = 1
     row.metrics["flops"] = 0

@@ -7,6 +7,7 @@ import os
 import pathlib
 import struct
 import sys
+import weakref
 
 import enigma
 import pytest
@@ -401,6 +402,16 @@ def test_any_order_of_dropping(opencl):
     prepared.dispatch((3, 1, 1), (1, 1, 1), wait=False)
     del prepared
     gc.collect()
+
+
+def test_weak_references(opencl):
+    runtime = enigma.OpenCLRuntime()
+    kernel = runtime.compile(SOURCE, "count")
+    prepared = runtime.prepare(kernel, [], 4)
+    gone = [weakref.ref(x) for x in (runtime, kernel, prepared)]
+    assert [ref() for ref in gone] == [runtime, kernel, prepared]
+    del runtime, kernel, prepared
+    assert [ref() for ref in gone] == [None] * 3
 
 
 def test_references(opencl, kernels):

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#define POINT_DEPTH 256 /* below this, one more slice inside is never too deep for a viewer */
+
 typedef struct heap {
     struct heap_entry {
         uint64_t key;
@@ -106,6 +108,11 @@ static enigma_status place_outermost(sweep *s, const eni_slice *slice, eni_place
         if (!heap_put(&s->idle, lane, lane)) {
             return ENI_NO_MEMORY();
         }
+    }
+    if (s->idle.count == 0 && s->lane_count > 0 && slice->start_ns == slice->end_ns && s->places[s->tops[0]].depth < POINT_DEPTH) {
+        place->lane = 0; /* a point overlaps nothing partly: it needs no lane of its own */
+        place->depth = 1;
+        return ENIGMA_OK;
     }
     if (s->idle.count == 0) {
         if (!eni_grow((void **)&s->tops, &s->lane_capacity, s->lane_count, sizeof *s->tops)) {

@@ -91,7 +91,8 @@ size_t eni_shown_append(eni_str *out, enigma_text text, size_t limit)
 {
     size_t columns, head_columns, tail_columns;
     if (text.size == 0) {
-        return 0;
+        eni_str_puts(out, text.data == NULL ? "" : "\"\"");
+        return text.data == NULL ? 0 : 2;
     }
     const char *end = text.data + text.size;
     if (fitting(text.data, end, limit, &columns) == end) {

@@ -200,6 +200,7 @@ class Ui:
         return self.browser.run(QUERY % json.dumps(sql))
 
     def screenshot(self, path):
+        self.browser.run("app.trace.commands.runCommand('dev.perfetto.ExpandAllGroups')")
         self.browser.run("waitForPerfettoIdle()")
         data = self.browser.call("Page.captureScreenshot", format="png")["data"]
         path.write_bytes(base64.b64decode(data))

@@ -190,6 +190,12 @@ uint64_t eni_clock_ticks_of(uint64_t ns)
 
 uint64_t eni_clock_now_ns(void) { return eni_clock_ns(eni_clock_ticks()); }
 
+uint64_t eni_clock_real_ns(void)
+{
+    const eni_clock_map *real = real_map();
+    return real == NULL ? reference_ns() : eni_clock_map_ns(real, counter_ticks());
+}
+
 uint64_t enigma_now_ns(void) { return eni_clock_now_ns(); }
 
 uint32_t eni_clock_pieces(eni_clock_piece *out, uint32_t capacity)

@@ -32,6 +32,7 @@ void eni_thread_at_fork(const eni_fork_handler *handler); /* handler: static sto
 /* The order in which locks may be taken, outermost first; who holds the clock's takes no other. */
 enum eni_fork_rank {
     ENI_FORK_RANK_GPU = 100,
+    ENI_FORK_RANK_CUPTI = 150,
     ENI_FORK_RANK_RECORD = 300,
     ENI_FORK_RANK_STORE = 500,
     ENI_FORK_RANK_CLOCK = 900

@@ -126,6 +126,9 @@ enigma_status eni_cupti_start(const eni_cupti_consumer *consumer);
 /* Ends one start; the last one of all ends the session, and other tools can have CUPTI. What was not flushed before is lost. */
 void eni_cupti_stop(const eni_cupti_consumer *consumer);
 
+/* Whether a start would find a CUPTI that is free, without starting anything. */
+enigma_status eni_cupti_probe(void);
+
 /* Has CUPTI hand out what is complete. done NULL: once. Else again and again until done says so, for patience_ns at most; then what
  * is not complete is forced out as well (ENI_CUPTI_TIME_UNFINISHED). done runs without a lock. True: done said so (NULL: true).
  * Not from a consumer's function; the GPU work should be over (synchronised) before. */

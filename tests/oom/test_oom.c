@@ -111,6 +111,21 @@ static enigma_status table(void)
     return status;
 }
 
+static enigma_status top_as_json(void)
+{
+    enigma_result *result, *top = NULL;
+    enigma_status status = enigma_profile_key_averages(sealed, ENIGMA_GROUP_CALL_PATH, &result);
+    if (status == ENIGMA_OK) {
+        status = enigma_result_top(result, "calls", 2, &top);
+    }
+    enigma_result_free(result);
+    if (status == ENIGMA_OK) {
+        status = enigma_result_write_json(top, NULL, discard, NULL);
+    }
+    enigma_result_free(top);
+    return status;
+}
+
 static enigma_status reload(void)
 {
     enigma_profile *profile;
@@ -155,6 +170,7 @@ static void test_read(void **state)
     assert_ok(read_event()); /* what a thread keeps for reading is there */
     until_it_succeeds(key_averages, 10000);
     until_it_succeeds(table, 10000);
+    until_it_succeeds(top_as_json, 10000);
     until_it_succeeds(tree, 10000);
     until_it_succeeds(hatchet, 10000);
     until_it_succeeds(chrome, 10000);

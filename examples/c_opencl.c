@@ -1,5 +1,5 @@
-/* A kernel on the first device of any backend: compiled, profiled with a hook that says what work it does, benchmarked, and
- * exported. Exits with 77 where there is no device. */
+/* A kernel on the first device of any backend: compiled, profiled with a hook that says what work it does, benchmarked,
+ * and exported. Exits with 77 where there is no device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

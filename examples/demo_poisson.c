@@ -1,11 +1,12 @@
-/* The demo in C: the Poisson equation -div grad u = f on the unit square, u = 0 on its edge, for two right-hand sides at once.
+/* The demo in C: the Poisson equation -div grad u = f on the unit square, u = 0 on its edge, for two right-hand sides at
+ * once.
  *
- * Each is solved by conjugate gradients on 256 x 256 points, by a thread with a runtime of its own. Vectors and scalars stay on
- * the device; only every 20th iteration looks at the residual. The right-hand sides are given by formulas (charges, waves). The
- * results are compared with the same method in plain double arithmetic on the CPU.
+ * Each is solved by conjugate gradients on 256 x 256 points, by a thread with a runtime of its own. Vectors and scalars
+ * stay on the device; only every 20th iteration looks at the residual. The right-hand sides are given by formulas
+ * (charges, waves). The results are compared with the same method in plain double arithmetic on the CPU.
  *
- * Prints rows by name and by call path, the tree and a benchmark line, and writes an .enigma file, a Chrome trace and a Hatchet
- * file to the folder given (default: the current one). Exits with 77 where there is no device. */
+ * Prints rows by name and by call path, the tree and a benchmark line, and writes an .enigma file, a Chrome trace and a
+ * Hatchet file to the folder given (default: the current one). Exits with 77 where there is no device. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

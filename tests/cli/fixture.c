@@ -1,5 +1,5 @@
-/* Writes a profile whose every number is known, for the tests of the command: fixture FILE.enigma [empty]. Public header
- * only; the clock and the device are scripted. */
+/* Writes a profile whose every number is known, for the tests of the command: fixture FILE.enigma [empty]. Public
+ * header only; the clock and the device are scripted. */
 #include <stdio.h>
 #include <string.h>
 

@@ -250,6 +250,16 @@ static PyObject *prepared_dispatch_timed(PyObject *op, PyObject *const *args, Py
     return result;
 }
 
+/* Interruptible. 0, or -1 with an exception. */
+static int wait_entered(PreparedKernel *self)
+{
+    py_wait wait;
+    py_wait_begin(&wait);
+    enigma_status status = enigma_prepared_wait(self->prepared);
+    py_wait_end(&wait);
+    return py_check(status) < 0 || PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *prepared_wait(PyObject *op, PyObject *unused)
 {
     (void)unused;
@@ -257,13 +267,9 @@ static PyObject *prepared_wait(PyObject *op, PyObject *unused)
     if (enter(self) < 0) {
         return NULL;
     }
-    py_wait wait;
-    py_wait_begin(&wait);
-    enigma_status status = enigma_prepared_wait(self->prepared);
-    py_wait_end(&wait);
-    int failed = py_check(status) < 0 || PyErr_Occurred();
+    int result = wait_entered(self);
     py_prepared_leave(self);
-    return failed ? NULL : Py_NewRef(Py_None);
+    return result < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* ---- Outputs ---- */
@@ -311,7 +317,7 @@ static PyObject *prepared_read_output(PyObject *op, PyObject *unused)
     if (enter(self) < 0) {
         return NULL;
     }
-    PyObject *result = read_all(self);
+    PyObject *result = wait_entered(self) < 0 ? NULL : read_all(self); /* the copy itself cannot be interrupted */
     py_prepared_leave(self);
     return result;
 }

@@ -175,7 +175,7 @@ def test_ctrl_c_ends_a_benchmark_and_the_device_stays_usable(spin, interruptible
     assert enigma.benchmark_kernel(spin, grid=ONE, threads=ONE, repeat=1, warmup=0).min_us > 0
 
 
-@pytest.mark.parametrize("call", ["profile_kernel", "warmup", "dispatch", "synchronize", "execute"])
+@pytest.mark.parametrize("call", ["profile_kernel", "warmup", "dispatch", "synchronize", "execute", "read_output"])
 def test_ctrl_c_ends_every_wait(opencl, spin, interruptible, call):
     def warm_up():
         enigma.benchmark_kernel(spin, grid=ONE, threads=ONE, repeat=1, warmup=10**6)
@@ -197,7 +197,15 @@ def test_ctrl_c_ends_every_wait(opencl, spin, interruptible, call):
     def profile_kernel():
         enigma.profile_kernel(spin, grid=ONE, threads=ONE, repeat=10**6)
 
-    functions = {"profile_kernel": profile_kernel, "warmup": warm_up, "dispatch": dispatch, "synchronize": synchronize,
+    def read_output():
+        with opencl.prepare(opencl.compile(SOURCE.replace("int rounds", "int rounds, __global int *y"), "spin"),
+                            [bytes(4), ctypes.c_int(2_000_000)], 4) as prepared:
+            while True:
+                for _ in range(50):
+                    prepared.dispatch(ONE, ONE, wait=False)
+                prepared.read_output()
+
+    functions = {"read_output": read_output, "profile_kernel": profile_kernel, "warmup": warm_up, "dispatch": dispatch, "synchronize": synchronize,
                  "execute": execute}
     timer = interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
@@ -298,7 +306,7 @@ def test_waiting_for_the_lock_sees_signals(opencl, spin, interruptible):
     def busy():
         running.set()
         while not stop.is_set():
-            enigma.benchmark_kernel(spin, grid=ONE, threads=ONE, repeat=20, warmup=0)
+            enigma.benchmark_kernel(spin, grid=ONE, threads=ONE, repeat=5, warmup=0)
 
     other = threading.Thread(target=busy)
     other.start()

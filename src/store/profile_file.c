@@ -71,7 +71,7 @@ static enigma_status file_parts(const uint8_t *data, size_t size, const char *pa
             chunk->capacity % 8 != 0) {
             return ENI_FAIL(ENIGMA_E_FORMAT, "%s is damaged: chunk at byte %zu", path, at);
         }
-        if (chunk->used != 0) {
+        if (chunk->capacity != 0) {
             if (!eni_grow((void **)parts, capacity, *count, sizeof **parts)) {
                 return ENI_NO_MEMORY();
             }

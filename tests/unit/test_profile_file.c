@@ -164,6 +164,9 @@ static void test_chunks_in_any_order(void **state)
     assert_non_null(file);
     fwrite(profile->image, 1, sizeof(eni_image_header), file);
     static const uint8_t room[4096];
+    const eni_chunk reserved = {.magic = ENI_CHUNK_MAGIC, .stream = ENI_STREAM_SIDE, .owner = 77, .capacity = sizeof room};
+    fwrite(&reserved, 1, sizeof reserved, file); /* a thread that has not written yet */
+    fwrite(room, 1, sizeof room, file);
     for (size_t i = count; i > 0; i--) {
         eni_chunk chunk;
         memcpy(&chunk, chunks[i - 1], sizeof chunk);

@@ -43,9 +43,10 @@ static const char kernels[] =
     "{ out[INDEX] = a[INDEX] + b[INDEX]; }\n"
     "KERNEL void scale(GLOBAL const float *in, float factor, GLOBAL float *out)\n"
     "{ out[INDEX] = in[INDEX] * factor; }\n"
-    /* no two of these commute, and each takes a while */
+    /* no two of these commute; odd ones take far longer than a launch, even ones do not */
     "KERNEL void turn(GLOBAL number *data, number k)\n"
-    "{ number v = data[INDEX]; for (int i = 0; i < 200; i++) v = v * 1664525u + k; data[INDEX] = v; }\n"
+    "{ number v = data[INDEX]; for (number i = 0; i < (k % 2u ? 30000u : 10u); i++) v = v * 1664525u + k; data[INDEX] "
+    "= v; }\n"
     "KERNEL void mark(GLOBAL number *data, number n)\n"
     "{ if (INDEX < n) data[INDEX] += 1u; }\n"
     "KERNEL void spin(GLOBAL number *data, number rounds)\n"
@@ -125,7 +126,7 @@ static inline const enigma_value *metadata_of(const enigma_event *event, const c
 /* The turn kernel on the CPU. */
 static inline uint32_t turn_by_hand(uint32_t value, uint32_t k)
 {
-    for (int i = 0; i < 200; i++) {
+    for (uint32_t i = 0; i < (k % 2 ? 30000u : 10u); i++) {
         value = value * 1664525u + k;
     }
     return value;

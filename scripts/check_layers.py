@@ -8,13 +8,14 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Folder: what it may include besides its own headers and enigma.h. An entry is a folder of src/ or a header.
+# Folder: what it may include besides its own headers and enigma.h. An entry is a folder of src/ or a file.
 LAYERS = {
     "src/base": [],
     "src/store": ["base"],
     "src/record": ["base", "store"],
     "src/abi": [],
     "src/backends": ["base"],  # and the abi headers of its own name
+    "src/cupti": ["base", "abi/cupti_abi.h", "abi/cupti_symbols.def", "abi/cuda_abi.h", "abi/cuda_symbols.def"],
     "src/gpu": ["base", "backends/backend.h", "store", "record"],
     "src/aggregate": ["base", "store"],
     "src/present": ["base", "store", "aggregate"],
@@ -26,6 +27,9 @@ LAYERS = {
     "tests/oom": [],
     "examples": [],
 }
+
+# Backend: the folder of its vendor's tracing library, which it alone may include.
+VENDOR_TOOLS = {"cuda": "cupti"}
 
 # Table: (macros of its rows, file of a row, files that need a row).
 TABLES = {
@@ -61,6 +65,8 @@ def include_allowed(path, folder, included):
     if included == "enigma.h":
         return True
     if folder in ("src/backends", "preload") and re.fullmatch(own_abi(path), included.removeprefix("src/")):
+        return True
+    if folder == "src/backends" and included.split("/")[0] == VENDOR_TOOLS.get(path.stem.split("_")[0]):
         return True
     if folder == "src/backends" and included.startswith("backends/"):  # its own headers alone
         stem = path.stem.split("_")[0]

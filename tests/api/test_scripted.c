@@ -201,8 +201,8 @@ typedef struct bad_stamps {
 static void case_d01_stamps_that_cannot_be_right_are_flagged(void **state)
 {
     (void)state;
-    static const bad_stamps bad[] = {{5000, 4999}, {2000000000, 1000000000}, {0, 5000}, {5000, 0}, {UINT64_MAX, 5000},
-                                     {5000, UINT64_MAX}};
+    static const bad_stamps bad[] = {{5000, 4999}, {2000000000, 1000000000}, {0, 5000},
+                                     {5000, 0},    {UINT64_MAX, 5000},       {5000, UINT64_MAX}};
     fixture f = set_up(NULL);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         enigma_profile *profile;

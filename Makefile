@@ -9,7 +9,7 @@ fuzz: ; scripts/setup lint && scripts/fuzz ## each fuzz target for 60 s
 cov: setup ; scripts/check cov && scripts/coverage.sh ## lines that the tests run
 lint: ; scripts/setup lint && scripts/lint ## every linter
 format: ; git ls-files '*.c' '*.h' | xargs clang-format -i ## clang-format, in place
-golden: setup ; ENIGMA_UPDATE_GOLDEN=1 scripts/check dev -R golden ## rewrite the expected exports, then see git diff
+golden: setup ; scripts/golden ## rewrite the expected outputs, then see git diff
 docs: setup ; .venv/bin/python scripts/gen_reference.py ## rewrite docs/reference.md
 bench: setup ; bench/run ## costs, each as a ratio to its floor in the same run
 wheel: setup ; .venv/bin/python -m pip wheel --no-deps -w dist . ## a wheel in dist/

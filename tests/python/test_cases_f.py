@@ -307,11 +307,10 @@ warnings.simplefilter("ignore", DeprecationWarning)
 stop = threading.Event()
 with enigma.profile() as p:
     def record(n):
-        i = 0
-        while not stop.is_set():
-            i += 1
-            with enigma.scope(f"{n} {i}", text=str(i)):
-                pass
+        for i in range(50_000):
+            with enigma.scope(f"{n} {i % 3_000}", text=str(i)):
+                if stop.is_set():
+                    return
     def export():
         while not stop.is_set():
             p.export_chrome_trace(sys.argv[1])
@@ -319,17 +318,19 @@ with enigma.profile() as p:
     threads.append(threading.Thread(target=export))
     for t in threads:
         t.start()
-    for i in range(30):
-        pid = os.fork()
-        if pid == 0:
-            with enigma.scope(f"child {i}"):
-                pass
-            names = [e.name for e in p.events()]
-            p.key_averages().table()
-            p.export_hatchet("/dev/null")
-            os._exit(0 if names == [f"child {i}"] else 1)
-        assert os.waitpid(pid, 0)[1] == 0
-    stop.set()
+    try:
+        for i in range(20):
+            pid = os.fork()
+            if pid == 0:
+                with enigma.scope(f"child {i}"):
+                    pass
+                names = [e.name for e in p.events()]
+                p.key_averages().table()
+                p.export_hatchet("/dev/null")
+                os._exit(0 if names == [f"child {i}"] else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+    finally:
+        stop.set()
     for t in threads:
         t.join()
 assert not any(e.name.startswith("child") for e in p.events())
@@ -449,7 +450,7 @@ def test_f11_buffers_are_freed(way):
                 with prepared:
                     pass
             del prepared
-        assert resident_kib() - before < 3 * (data.nbytes >> 10)
+        assert resident_kib() - before < 10 * (data.nbytes >> 10)  # kept for good it would be 200
     assert len(p.events()) == 1000
     assert row_of(p.key_averages(), "gpu_dispatch", "k").input_bytes == 1000 * data.nbytes
 

@@ -63,6 +63,7 @@ typedef struct eni_kernel_info {
     /* facts that become metadata of each dispatch; 0 or negative: the backend has no such value */
     uint64_t max_group_threads, execution_width;
     int64_t static_memory_bytes; /* -1: not known */
+    int64_t registers;           /* of a thread; 0: not known */
 } eni_kernel_info;
 
 typedef struct eni_launch_request {
@@ -138,6 +139,9 @@ typedef struct eni_backend {
     int (*poll)(void *ticket);
     enigma_status (*wait)(void *ticket);           /* blocks until it is complete; its failure is this one's */
     void (*stamps)(void *ticket, eni_stamps *out); /* of a complete timed launch */
+    /* Whether stamps() of a complete timed launch costs nothing more; where not, it is cheaper to ask for many at once, later. NULL:
+     * always. Any thread, as for stamps. */
+    bool (*stamps_ready)(void *ticket);
     void (*release)(void *ticket);
 
     /* Both clocks at one moment, by a bounded number of tries. ENIGMA_E_UNAVAILABLE: this device cannot tell. */

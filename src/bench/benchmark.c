@@ -104,15 +104,18 @@ enigma_status eni_bench_warm_up(enigma_prepared *prepared, const enigma_dispatch
 static enigma_status measure(enigma_prepared *prepared, const enigma_dispatch_options *dispatch, double *times,
                              size_t count)
 {
+    eni_measure_result results[ENI_MEASURE_BATCH];
     uint64_t asked_ns = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *why;
-        ENI_TRY(eni_dispatch_measure(prepared, dispatch, &times[i], &why));
-        if (why != NULL) {
-            return ENI_FAIL(ENIGMA_E_DEVICE, "kernel %s: run %zu of %zu has no valid device time: %s",
-                            prepared->kernel->name.data, i + 1, count, why);
+    for (size_t done = 0; done < count;) {
+        size_t batch = count - done < ENI_MEASURE_BATCH ? count - done : ENI_MEASURE_BATCH;
+        ENI_TRY(eni_dispatch_measure_batch(prepared, dispatch, batch, &asked_ns, results));
+        for (size_t i = 0; i < batch; i++, done++) {
+            if (results[i].why != NULL) {
+                return ENI_FAIL(ENIGMA_E_DEVICE, "kernel %s: run %zu of %zu has no valid device time: %s",
+                                prepared->kernel->name.data, done + 1, count, results[i].why);
+            }
+            times[done] = results[i].us;
         }
-        ENI_TRY(eni_gpu_check_interrupt(&asked_ns));
     }
     return ENIGMA_OK;
 }

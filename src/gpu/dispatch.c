@@ -1,5 +1,7 @@
 /* Running prepared kernels: the untimed fast path, the timed path without an event, and the checks before both. Called through
  * section 14 of enigma.h and by bench/, by one thread at a time for each runtime. The recorded path is record.c. */
+#include <assert.h>
+
 #include "gpu/gpu.h"
 
 /* ---- checks ---- */
@@ -171,50 +173,68 @@ enigma_status enigma_dispatch(enigma_prepared *prepared, const enigma_dispatch_o
 
 /* ---- timed, without an event ---- */
 
-/* Waits for a timed launch and takes its stamps; an interrupted one is left to complete. Takes over pending and ticket. */
-static enigma_status take_stamps(enigma_prepared *prepared, const enigma_dispatch_options *options,
-                                 eni_pending *pending, void *ticket, eni_stamps *out)
+/* Launches once and waits; an interrupted launch is left to complete. ticket: of a complete launch, NULL after a failure. */
+static enigma_status run_timed(enigma_prepared *prepared, const enigma_dispatch_options *options, void **ticket)
 {
     enigma_runtime *runtime = prepared->kernel->runtime;
-    enigma_status status = eni_gpu_wait(runtime, ticket);
-    if (status == ENIGMA_E_INTERRUPTED) {
-        eni_pending_add(pending, prepared, ticket, options->device, options->queue, NULL, NULL);
-        return status;
-    }
-    if (status == ENIGMA_OK) {
-        runtime->backend->stamps(ticket, out);
-    }
-    runtime->backend->release(ticket);
-    eni_pending_delete(pending);
-    return status;
-}
-
-enigma_status eni_dispatch_measure(enigma_prepared *prepared, const enigma_dispatch_options *options, double *out_us,
-                                   const char **why)
-{
-    const eni_traits *traits = &prepared->kernel->runtime->traits;
-    *out_us = 0.0;
-    *why = NULL;
-    eni_pending_tidy(prepared->kernel->runtime, options->device, options->queue);
+    *ticket = NULL;
+    eni_pending_tidy(runtime, options->device, options->queue);
     eni_pending *pending = eni_pending_new();
     if (pending == NULL) {
         return ENI_NO_MEMORY();
     }
-    void *ticket;
-    enigma_status status = eni_dispatch_launch(prepared, options, true, &ticket);
-    if (status != ENIGMA_OK) {
-        eni_pending_delete(pending);
-        return status;
+    void *launched;
+    enigma_status status = eni_dispatch_launch(prepared, options, true, &launched);
+    if (status == ENIGMA_OK) {
+        status = eni_gpu_wait(runtime, launched);
+        if (status == ENIGMA_E_INTERRUPTED) {
+            eni_pending_add(pending, prepared, launched, options->device, options->queue, NULL, NULL);
+            return status;
+        }
+        if (status == ENIGMA_OK) {
+            *ticket = launched;
+        } else {
+            runtime->backend->release(launched);
+        }
     }
+    eni_pending_delete(pending);
+    return status;
+}
+
+/* Takes the stamps of a complete launch and lets it go. */
+static void take_stamps(const enigma_runtime *runtime, void *ticket, double *out_us, const char **why)
+{
     eni_stamps stamps = {0};
-    ENI_TRY(take_stamps(prepared, options, pending, ticket, &stamps));
-    uint32_t verdict = eni_gpu_judge(&stamps, traits->counter_bits);
-    if (verdict == ENI_GPU_VALID) {
-        *out_us = eni_gpu_stamps_us(&stamps, traits);
-    } else {
-        *why = eni_gpu_status_text(verdict);
+    runtime->backend->stamps(ticket, &stamps);
+    runtime->backend->release(ticket);
+    uint32_t verdict = eni_gpu_judge(&stamps, runtime->traits.counter_bits);
+    *out_us = verdict == ENI_GPU_VALID ? eni_gpu_stamps_us(&stamps, &runtime->traits) : 0.0;
+    *why = verdict == ENI_GPU_VALID ? NULL : eni_gpu_status_text(verdict);
+}
+
+enigma_status eni_dispatch_measure_batch(enigma_prepared *prepared, const enigma_dispatch_options *options,
+                                         size_t count, uint64_t *asked_ns, eni_measure_result *out)
+{
+    enigma_runtime *runtime = prepared->kernel->runtime;
+    void *tickets[ENI_MEASURE_BATCH];
+    size_t ran = 0;
+    enigma_status status = ENIGMA_OK;
+    assert(count <= ENI_MEASURE_BATCH);
+    while (ran < count && status == ENIGMA_OK) {
+        status = run_timed(prepared, options, &tickets[ran]);
+        if (status == ENIGMA_OK) {
+            ran++;
+            status = eni_gpu_check_interrupt(asked_ns);
+        }
     }
-    return ENIGMA_OK;
+    for (size_t i = 0; i < ran; i++) {
+        if (status == ENIGMA_OK) {
+            take_stamps(runtime, tickets[i], &out[i].us, &out[i].why);
+        } else {
+            runtime->backend->release(tickets[i]);
+        }
+    }
+    return status;
 }
 
 enigma_status enigma_dispatch_timed(enigma_prepared *prepared, const enigma_dispatch_options *options, double *out_us)
@@ -227,8 +247,10 @@ enigma_status enigma_dispatch_timed(enigma_prepared *prepared, const enigma_disp
     if (eni_dispatch_is_async(options)) {
         return ENI_FAIL(ENIGMA_E_INVALID, "a timed dispatch waits: ENIGMA_DISPATCH_ASYNC cannot be set");
     }
+    void *ticket;
     const char *why;
-    ENI_TRY(eni_dispatch_measure(prepared, options, out_us, &why));
+    ENI_TRY(run_timed(prepared, options, &ticket));
+    take_stamps(prepared->kernel->runtime, ticket, out_us, &why);
     if (why != NULL) { /* no failure of the call, but the reason can be read */
         ENI_FAIL(ENIGMA_E_DEVICE, "kernel %s ran, and its device time is not valid: %s", prepared->kernel->name.data,
                  why);

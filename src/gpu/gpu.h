@@ -189,9 +189,16 @@ enigma_runtime *eni_pending_next_runtime(uint64_t after);
 
 /* Everything about a dispatch that can be refused before it runs. */
 enigma_status eni_dispatch_check(enigma_prepared *prepared, const enigma_dispatch_options *options);
-/* A timed, unrecorded, waited dispatch. why: NULL when out_us holds, else the reason that there is no valid device time. */
-enigma_status eni_dispatch_measure(enigma_prepared *prepared, const enigma_dispatch_options *options, double *out_us,
-                                   const char **why);
+/* The device time of one run. why: NULL when us holds, else the reason that there is no valid one. */
+typedef struct eni_measure_result {
+    double us;
+    const char *why;
+} eni_measure_result;
+enum { ENI_MEASURE_BATCH = 64 };
+/* Timed, unrecorded dispatches one after the other, each waited for before the next; the stamps are taken after the last, since some
+ * backends give many for the price of one. count: at most ENI_MEASURE_BATCH. Asks between them whether to give up. */
+enigma_status eni_dispatch_measure_batch(enigma_prepared *prepared, const enigma_dispatch_options *options,
+                                         size_t count, uint64_t *asked_ns, eni_measure_result *out);
 /* An untimed one; waits unless ENIGMA_DISPATCH_ASYNC is set. Options were checked. */
 enigma_status eni_dispatch_untimed(enigma_prepared *prepared, const enigma_dispatch_options *options);
 /* Launches, under the runtime's lock. ticket: as the backend's launch(). */

@@ -9,8 +9,8 @@
 #include "gpu/gpu.h"
 
 enum { TIDY_LIMIT = 4, SPINS = 64 };
-#define FIRST_NAP_NS       UINT64_C(20000)
-#define LONGEST_NAP_NS     UINT64_C(1000000)
+#define FIRST_NAP_NS UINT64_C(20000)
+#define LONGEST_NAP_NS UINT64_C(1000000)
 #define INTERRUPT_CHECK_NS UINT64_C(50000000)
 
 static eni_mutex pending_lock = ENI_MUTEX_INIT;
@@ -140,10 +140,18 @@ static eni_pending *complete_head(enigma_runtime *runtime, eni_gpu_queue *queue,
     return head;
 }
 
-/* Completes finished heads of a queue, at most so many; adds them to the list of what is to be released. With the lock held. */
-static void harvest(enigma_runtime *runtime, eni_gpu_queue *queue, uint32_t limit, eni_pending **done)
+/* Whether completing an entry costs nothing but the query. */
+static bool is_cheap(const enigma_runtime *runtime, const eni_pending *item)
 {
-    while (limit-- > 0 && queue->head != NULL && !queue->head->claimed) {
+    return item->profiler == NULL || runtime->backend->stamps_ready == NULL ||
+           runtime->backend->stamps_ready(item->ticket);
+}
+
+/* Completes finished heads of a queue, at most so many, all or up to the first that is not cheap; adds them to the list of what is to
+ * be released. With the lock held. */
+static void harvest(enigma_runtime *runtime, eni_gpu_queue *queue, uint32_t limit, bool all, eni_pending **done)
+{
+    while (limit-- > 0 && queue->head != NULL && !queue->head->claimed && (all || is_cheap(runtime, queue->head))) {
         int state = runtime->backend->poll(queue->head->ticket);
         if (state == 0) {
             return;
@@ -177,7 +185,7 @@ void eni_pending_tidy(enigma_runtime *runtime, uint32_t device, uint32_t queue)
     }
     eni_pending *done = NULL;
     eni_lock(&pending_lock);
-    harvest(runtime, list, TIDY_LIMIT, &done);
+    harvest(runtime, list, TIDY_LIMIT, false, &done);
     eni_unlock(&pending_lock);
     release_all(done);
 }
@@ -220,7 +228,7 @@ static obstacle sweep(const eni_pending_filter *filter, eni_pending **done)
             if (!holds_any(queue, filter)) {
                 continue;
             }
-            harvest(runtime, queue, UINT32_MAX, done);
+            harvest(runtime, queue, UINT32_MAX, true, done);
             if (holds_any(queue, filter)) {
                 found.left = true;
                 if (!queue->head->claimed && found.runtime == NULL) {

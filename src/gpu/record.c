@@ -3,7 +3,7 @@
 #include "base/str.h"
 #include "gpu/gpu.h"
 
-enum { LAUNCH_FIELDS = 5 };
+enum { LAUNCH_FIELDS = 6 };
 
 static void add_uint(enigma_field *fields, size_t *count, const char *key, uint64_t number)
 {
@@ -26,6 +26,9 @@ static size_t launch_fields(const enigma_prepared *prepared, const enigma_dispat
     }
     if (info->static_memory_bytes >= 0) {
         add_uint(fields, &count, "static_threadgroup_memory_bytes", (uint64_t)info->static_memory_bytes);
+    }
+    if (info->registers > 0) {
+        add_uint(fields, &count, "registers_per_thread", (uint64_t)info->registers);
     }
     double occupancy = prepared->kernel->runtime->backend->kernel_occupancy(prepared->handle, options->threads);
     if (occupancy >= 0.0) {
@@ -167,7 +170,9 @@ enigma_status eni_record_dispatch(enigma_prepared *prepared, const enigma_dispat
     }
     if (!eni_dispatch_is_async(options)) {
         status = eni_gpu_wait(runtime, ticket);
-        if (status != ENIGMA_E_INTERRUPTED) {
+        bool later = status == ENIGMA_OK && runtime->backend->stamps_ready != NULL &&
+                     !runtime->backend->stamps_ready(ticket); /* it is over; its stamps come with many others' */
+        if (status != ENIGMA_E_INTERRUPTED && !later) {
             status = status == ENIGMA_OK ? end_complete(&event, runtime, ticket) : end_failed(&event, status);
             runtime->backend->release(ticket);
             eni_pending_delete(pending);

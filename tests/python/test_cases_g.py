@@ -49,7 +49,7 @@ def test_g01_off_costs_no_memory():
 
     run(1000)
     gc.collect()
-    blocks, memory = sys.getallocatedblocks(), resident_kib()
+    memory, blocks = resident_kib(), sys.getallocatedblocks()
     run(1_000_000)
     assert sys.getallocatedblocks() - blocks < 50
     assert resident_kib() - memory < 512
@@ -121,7 +121,7 @@ def test_g02_active_counts(sim):
         with scope("x"):
             pass
         gc.collect()
-        blocks, memory = sys.getallocatedblocks(), resident_kib()
+        memory, blocks = resident_kib(), sys.getallocatedblocks()
         for _ in range(1_000_000):
             with scope("x"):
                 pass
@@ -181,8 +181,9 @@ def test_g04_drops_are_counted(tmp_path):
 def test_g05_many_names():
     """A million distinct names: a million rows, and the memory is freed afterwards."""
     done = python("""
-import gc, sys, enigma
+import ctypes, gc, sys, enigma
 def resident():
+    getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)  # what the C library keeps for reuse is not ours
     return int(next(l for l in open("/proc/self/status") if l.startswith("VmRSS")).split()[1])
 before = resident()
 count = 1_000_000
@@ -198,7 +199,7 @@ full = resident()
 del p, result
 gc.collect()
 after = resident()
-assert after - before < (full - before) / 4, (before, full, after)
+assert after - before < (full - before) / 20, (before, full, after)
 """)
     assert (done.stdout, done.stderr) == ("", "")
 

@@ -274,6 +274,52 @@ static void objects_are_freed_in_any_order(void **state)
     enigma_prepared_free(NULL);
 }
 
+/* What the driver's type names mean in bytes, and what prepare cannot bind. OpenCL C alone has these. */
+static void opencl_arguments_are_known_by_their_types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        size_t size;
+    } types[] = {{"char", 1},         {"uchar", 1},   {"short", 2},    {"ushort", 2},  {"int", 4},    {"uint", 4},
+                 {"unsigned int", 4}, {"long", 8},    {"ulong", 8},    {"float", 4},   {"uchar3", 4}, {"float2", 8},
+                 {"int3", 16},        {"float4", 16}, {"ushort8", 16}, {"float16", 64}};
+    if (strcmp(current.backend, "opencl") != 0) {
+        skip();
+    }
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        char source[256];
+        uint8_t value[65] = {0};
+        enigma_kernel *kernel = NULL;
+        snprintf(source, sizeof source, "kernel void k(global int *out, %s v) { out[0] = sizeof(v); }", types[i].type);
+        enigma_kernel_desc desc = {.struct_size = sizeof desc, .name = "k", .source = source};
+        assert_ok(enigma_kernel_compile(current.runtime, &desc, &kernel));
+        enigma_argument inputs[2] = {data_of(value, 4), value_of(value, types[i].size)};
+        assert_int_equal(try_prepare(kernel, inputs, 2, NULL, 0), ENIGMA_OK);
+        inputs[1].size++;
+        assert_int_equal(try_prepare(kernel, inputs, 2, NULL, 0), ENIGMA_E_INVALID);
+        assert_message(types[i].size == 1 ? "1 byte;" : "bytes");
+        enigma_kernel_free(kernel);
+    }
+    enigma_kernel *kernel = NULL;
+    int word = 0;
+    enigma_kernel_desc desc = {.struct_size = sizeof desc,
+                               .name = "k",
+                               .source = "kernel void k(global int *out, local int *l) { l[0] = 1; out[0] = l[0]; }"};
+    assert_ok(enigma_kernel_compile(current.runtime, &desc, &kernel));
+    const enigma_argument inputs[2] = {data_of(&word, 4), value_of(&word, 4)};
+    assert_int_equal(try_prepare(kernel, inputs, 2, NULL, 0), ENIGMA_E_INVALID);
+    assert_message("local memory");
+    enigma_kernel_free(kernel);
+    desc.source = NULL;
+    desc.path = "k.metal";
+    FILE *file = fopen(desc.path, "w");
+    assert_non_null(file);
+    fclose(file);
+    assert_int_equal(enigma_kernel_compile(current.runtime, &desc, &kernel), ENIGMA_E_INVALID);
+    assert_message(".metal");
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(facts_are_there),
     cmocka_unit_test(buffers_keep_what_was_written),
@@ -285,6 +331,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(inputs_and_outputs_follow_the_argument_list),
     cmocka_unit_test(values_are_passed_by_value),
     cmocka_unit_test(arguments_that_do_not_fit_are_refused),
+    cmocka_unit_test(opencl_arguments_are_known_by_their_types),
     cmocka_unit_test(buffers_of_another_runtime_are_refused),
     cmocka_unit_test(objects_are_freed_in_any_order),
 };

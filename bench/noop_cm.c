@@ -70,7 +70,8 @@ static int noop_module_exec(PyObject *module)
 
 static PyModuleDef_Slot noop_module_slots[] = {{Py_mod_exec, (void *)noop_module_exec}, {0, NULL}};
 
-static struct PyModuleDef noop_module = {PyModuleDef_HEAD_INIT, "noop_cm", NULL, 0, NULL, noop_module_slots, NULL, NULL, NULL};
+static struct PyModuleDef noop_module = {PyModuleDef_HEAD_INIT, "noop_cm", NULL, 0,   NULL,
+                                         noop_module_slots,     NULL,      NULL, NULL};
 
 PyMODINIT_FUNC PyInit_noop_cm(void);
 PyMODINIT_FUNC PyInit_noop_cm(void) { return PyModuleDef_Init(&noop_module); }

@@ -110,8 +110,7 @@ static void cell_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    Py_TRASHCAN_BEGIN(self, cell_dealloc)
-    cell_clear(self);
+    Py_TRASHCAN_BEGIN(self, cell_dealloc) cell_clear(self);
     PyObject_GC_Del(self);
     Py_DECREF(type);
     Py_TRASHCAN_END

@@ -108,22 +108,17 @@ static PyGetSetDef function_getset[] = {{"__dict__", PyObject_GenericGetDict, Py
 
 static PyMethodDef function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 
-static PyType_Slot function_slots[] = {{Py_tp_dealloc, function_dealloc},
-                                       {Py_tp_traverse, function_traverse},
-                                       {Py_tp_clear, function_clear},
-                                       {Py_tp_call, PyVectorcall_Call},
-                                       {Py_tp_descr_get, function_get},
-                                       {Py_tp_repr, function_repr},
-                                       {Py_tp_members, function_members},
-                                       {Py_tp_getset, function_getset},
-                                       {Py_tp_methods, function_methods},
-                                       {0, NULL}};
+static PyType_Slot function_slots[] = {{Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
+                                       {Py_tp_clear, function_clear},     {Py_tp_call, PyVectorcall_Call},
+                                       {Py_tp_descr_get, function_get},   {Py_tp_repr, function_repr},
+                                       {Py_tp_members, function_members}, {Py_tp_getset, function_getset},
+                                       {Py_tp_methods, function_methods}, {0, NULL}};
 
 PyType_Spec py_scope_function_spec = {
     .name = "enigma._ScopeFunction",
     .basicsize = sizeof(ScopeFunction),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC |
-             Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+             Py_TPFLAGS_METHOD_DESCRIPTOR,
     .slots = function_slots,
 };
 

@@ -7,7 +7,8 @@
 /* Writes a profile to a path without the GIL. */
 typedef enigma_status (*write_file_fn)(const enigma_profile *profile, const char *format, const char *path);
 
-static PyObject *write_to(PyObject *self, PyObject *args, PyObject *kwargs, write_file_fn write_file, const char *format)
+static PyObject *write_to(PyObject *self, PyObject *args, PyObject *kwargs, write_file_fn write_file,
+                          const char *format)
 {
     static char *names[] = {(char *)"path", NULL};
     PyObject *path;
@@ -42,7 +43,8 @@ PyObject *py_profiler_save(PyObject *self, PyObject *args, PyObject *kwargs)
 /* ---- One method for each exporter ---------------------------------------------------------------------------------------- */
 
 /* A C method is not told its name, so each row has a function of its own. */
-#define EXPORT_ROWS(XX) XX(0) XX(1) XX(2) XX(3) XX(4) XX(5) XX(6) XX(7) XX(8) XX(9) XX(10) XX(11) XX(12) XX(13) XX(14) XX(15)
+#define EXPORT_ROWS(XX)                                                                                                \
+    XX(0) XX(1) XX(2) XX(3) XX(4) XX(5) XX(6) XX(7) XX(8) XX(9) XX(10) XX(11) XX(12) XX(13) XX(14) XX(15)
 
 #define EXPORT_FUNCTION(row)                                                                                           \
     static PyObject *export_##row(PyObject *self, PyObject *args, PyObject *kwargs)                                    \
@@ -52,7 +54,7 @@ PyObject *py_profiler_save(PyObject *self, PyObject *args, PyObject *kwargs)
 EXPORT_ROWS(EXPORT_FUNCTION)
 #undef EXPORT_FUNCTION
 
-#define EXPORT_POINTER(row) (PyCFunction)(void (*)(void))export_##row,
+#define EXPORT_POINTER(row) (PyCFunction)(void (*)(void)) export_##row,
 static const PyCFunction export_functions[] = {EXPORT_ROWS(EXPORT_POINTER)};
 #undef EXPORT_POINTER
 
@@ -71,7 +73,8 @@ static void fill_export_methods(void)
                  "%s($self, /, path)\n--\n\nWrite the profile to path, whole or not at all: %s.\n\n"
                  "Raises OSError with the path.",
                  info->method, info->help);
-        export_methods[i] = (PyMethodDef){info->method, export_functions[i], METH_VARARGS | METH_KEYWORDS, export_docs[i]};
+        export_methods[i] =
+            (PyMethodDef){info->method, export_functions[i], METH_VARARGS | METH_KEYWORDS, export_docs[i]};
     }
 }
 

@@ -475,10 +475,8 @@ static void method_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyType_Slot method_slots[] = {{Py_tp_dealloc, method_dealloc},
-                                     {Py_tp_descr_get, method_get},
-                                     {Py_tp_call, method_call},
-                                     {0, NULL}};
+static PyType_Slot method_slots[] = {
+    {Py_tp_dealloc, method_dealloc}, {Py_tp_descr_get, method_get}, {Py_tp_call, method_call}, {0, NULL}};
 
 PyType_Spec py_scope_method_spec = {
     .name = "enigma._ScopeMethod",
@@ -492,10 +490,10 @@ int py_scope_add_methods(py_state *state)
 {
     PyObject *method = (PyObject *)PyObject_New(PyObject, state->scope_method_type);
     PyObject *dict = state->scope_type->tp_dict;
-    int status = !method || PyDict_SetItemString(dict, "__enter__", method) ||
-                         PyDict_SetItemString(dict, "__exit__", method)
-                     ? -1
-                     : 0;
+    int status =
+        !method || PyDict_SetItemString(dict, "__enter__", method) || PyDict_SetItemString(dict, "__exit__", method)
+            ? -1
+            : 0;
     PyType_Modified(state->scope_type);
     Py_XDECREF(method);
     return status;
@@ -519,8 +517,8 @@ static PyObject *exit_method(PyObject *self, PyObject *const *args, Py_ssize_t c
 }
 
 PyMethodDef py_scope_methods[] = {{"__enter__", enter_method, METH_NOARGS, NULL},
-                                {"__exit__", (PyCFunction)(void (*)(void))exit_method, METH_FASTCALL, NULL},
-                                {NULL, NULL, 0, NULL}};
+                                  {"__exit__", (PyCFunction)(void (*)(void))exit_method, METH_FASTCALL, NULL},
+                                  {NULL, NULL, 0, NULL}};
 int py_scope_add_methods(py_state *state)
 {
     (void)state;

@@ -102,14 +102,9 @@ static PyModuleDef_Slot module_slots[] = {
 };
 
 static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "enigma._enigma",
-    .m_doc = "The C half of enigma.",
-    .m_size = sizeof(py_state),
-    .m_slots = module_slots,
-    .m_traverse = module_traverse,
-    .m_clear = module_clear,
-    .m_free = module_free,
+    PyModuleDef_HEAD_INIT,      .m_name = "enigma._enigma", .m_doc = "The C half of enigma.",
+    .m_size = sizeof(py_state), .m_slots = module_slots,    .m_traverse = module_traverse,
+    .m_clear = module_clear,    .m_free = module_free,
 };
 
 PyMODINIT_FUNC PyInit__enigma(void);

@@ -77,7 +77,7 @@ static void profiler_dealloc(PyObject *object)
 {
     Profiler *self = (Profiler *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->live) { /* its context died with it entered */
+    if (self->live) {                       /* its context died with it entered */
         PyObject *raised = py_error_take(); /* sealing may ask hooks */
         set_live(self, 0);
         enigma_profiler_seal(self->recorder);
@@ -177,14 +177,15 @@ static PyObject *profiler_exit(PyObject *object, PyObject *const *args, Py_ssize
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(profile_doc,
-             "profile($module, /, record_shapes=False, profile_memory=False, capture=None)\n--\n\n"
-             "Make a Profiler: a context manager that records scopes and dispatches while it is active.\n\n"
-             "record_shapes: keep the inputs' (shape, dtype) in metadata[\"input_shapes\"] of dispatches.\n"
-             "profile_memory: count input_bytes and output_bytes of dispatches.\n"
-             "capture: a path that ends in .gputrace, written by Metal's capture.\n\n"
-             "Raises ValueError for a capture path with another suffix; entering raises RuntimeError when capture is not\n"
-             "possible.");
+PyDoc_STRVAR(
+    profile_doc,
+    "profile($module, /, record_shapes=False, profile_memory=False, capture=None)\n--\n\n"
+    "Make a Profiler: a context manager that records scopes and dispatches while it is active.\n\n"
+    "record_shapes: keep the inputs' (shape, dtype) in metadata[\"input_shapes\"] of dispatches.\n"
+    "profile_memory: count input_bytes and output_bytes of dispatches.\n"
+    "capture: a path that ends in .gputrace, written by Metal's capture.\n\n"
+    "Raises ValueError for a capture path with another suffix; entering raises RuntimeError when capture is not\n"
+    "possible.");
 
 PyDoc_STRVAR(events_doc, "events($self, /)\n--\n\nThe recorded events, a list of ProfilerEvent in order of ending.");
 PyDoc_STRVAR(key_averages_doc, "key_averages($self, /, *, group_by='name')\n--\n\n"
@@ -195,21 +196,22 @@ PyDoc_STRVAR(save_doc, "save($self, /, path)\n--\n\nWrite everything as an .enig
                        "Raises OSError with the path.");
 
 static PyMethodDef profiler_methods[] = {
-    {"__enter__", profiler_enter, METH_NOARGS, "Make it active in this context; RuntimeError when it was entered before."},
+    {"__enter__", profiler_enter, METH_NOARGS,
+     "Make it active in this context; RuntimeError when it was entered before."},
     {"__exit__", (PyCFunction)(void (*)(void))profiler_exit, METH_FASTCALL,
      "End recording for good and wait for what was launched; a second time does nothing."},
     {"events", py_profiler_events, METH_NOARGS, events_doc},
-    {"key_averages", (PyCFunction)(void (*)(void))py_profiler_key_averages, METH_VARARGS | METH_KEYWORDS, key_averages_doc},
+    {"key_averages", (PyCFunction)(void (*)(void))py_profiler_key_averages, METH_VARARGS | METH_KEYWORDS,
+     key_averages_doc},
     {"tree", py_profiler_tree, METH_NOARGS, tree_doc},
     {"save", (PyCFunction)(void (*)(void))py_profiler_save, METH_VARARGS | METH_KEYWORDS, save_doc},
     {NULL, NULL, 0, NULL}};
 
-PyDoc_STRVAR(profiler_doc, "What enigma.profile() returns: records while it is active, and is read during and afterwards.");
+PyDoc_STRVAR(profiler_doc,
+             "What enigma.profile() returns: records while it is active, and is read during and afterwards.");
 
-static PyType_Slot profiler_slots[] = {{Py_tp_dealloc, profiler_dealloc},
-                                       {Py_tp_methods, profiler_methods},
-                                       {Py_tp_doc, (void *)profiler_doc},
-                                       {0, NULL}};
+static PyType_Slot profiler_slots[] = {
+    {Py_tp_dealloc, profiler_dealloc}, {Py_tp_methods, profiler_methods}, {Py_tp_doc, (void *)profiler_doc}, {0, NULL}};
 
 PyType_Spec py_profiler_spec = {
     .name = "enigma.Profiler",
@@ -219,6 +221,7 @@ PyType_Spec py_profiler_spec = {
 };
 
 static PyMethodDef functions[] = {
-    {"profile", (PyCFunction)(void (*)(void))profile, METH_VARARGS | METH_KEYWORDS, profile_doc}, {NULL, NULL, 0, NULL}};
+    {"profile", (PyCFunction)(void (*)(void))profile, METH_VARARGS | METH_KEYWORDS, profile_doc},
+    {NULL, NULL, 0, NULL}};
 
 const py_part py_profiler_part = {functions, NULL, NULL};

@@ -50,14 +50,14 @@
 #endif
 
 enum py_frame_flags {
-    PY_LINKED = 1 << 0,     /* in a cell's stack, which holds a reference */
-    PY_STALE = 1 << 1,      /* closed, but LINKED until it comes to the top */
-    PY_OWNS = 1 << 2,       /* open, but its stack is gone: holds its profiler */
-    PY_PROFILE = 1 << 3,    /* the frame of a profiler, not of a scope: holds its profiler */
-    PY_KEYWORDS = 1 << 4,   /* has metrics, metadata or a category */
-    PY_TRACKED = 1 << 5,    /* by the collector */
-    PY_AGAIN = 1 << 6,      /* has further frames */
-    PY_PORTABLE = 1 << 7,   /* has a cell and a token */
+    PY_LINKED = 1 << 0,   /* in a cell's stack, which holds a reference */
+    PY_STALE = 1 << 1,    /* closed, but LINKED until it comes to the top */
+    PY_OWNS = 1 << 2,     /* open, but its stack is gone: holds its profiler */
+    PY_PROFILE = 1 << 3,  /* the frame of a profiler, not of a scope: holds its profiler */
+    PY_KEYWORDS = 1 << 4, /* has metrics, metadata or a category */
+    PY_TRACKED = 1 << 5,  /* by the collector */
+    PY_AGAIN = 1 << 6,    /* has further frames */
+    PY_PORTABLE = 1 << 7, /* has a cell and a token */
     PY_CATEGORY_PYTHON = 1 << 8
 };
 
@@ -71,21 +71,21 @@ struct Scope {
     py_state *state;
     PyObject *name; /* a str, exactly */
     /* the frame */
-    Profiler *profiler;  /* in which it is open; NULL: it is not. Held by its stack, unless OWNS or PROFILE */
-    Scope *below;        /* the next frame down, while LINKED */
+    Profiler *profiler; /* in which it is open; NULL: it is not. Held by its stack, unless OWNS or PROFILE */
+    Scope *below;       /* the next frame down, while LINKED */
     enigma_scope token;
-    uint64_t scope;      /* what is opened above has this as its parent */
+    uint64_t scope; /* what is opened above has this as its parent */
     uint64_t scope_below;
     enigma_path path, path_below;
     /* the object */
-    uint32_t flags; /* enum py_frame_flags */
-    uint32_t off;   /* times it was entered where nothing is recorded, and not left yet */
+    uint32_t flags;            /* enum py_frame_flags */
+    uint32_t off;              /* times it was entered where nothing is recorded, and not left yet */
     PyObject *names, **values; /* keyword arguments; values that are not metadata are NULL */
     PyObject *few[PY_FEW];     /* where values are if they are few */
     Py_ssize_t metadata_count; /* of the values that are metadata */
     PyObject *metrics, *category;
-    Scope *source;             /* whose keyword arguments it has instead of its own; held */
-    Scope *again, *origin; /* further frames, a list that holds them; the object whose frame this is */
+    Scope *source;                 /* whose keyword arguments it has instead of its own; held */
+    Scope *again, *origin;         /* further frames, a list that holds them; the object whose frame this is */
     PyObject *cell, *token_object; /* portable mode */
 };
 
@@ -95,15 +95,15 @@ enum { PY_PATH_LIMIT = 8 };
 struct Cell {
     PyObject_HEAD
     py_state *state;
-    py_place here; /* where scopes open; its profiler is held by a frame or by base */
-    Scope *top;    /* frames, each held */
-    py_place base; /* inherited; holds its profiler */
-    PyObject *tree;             /* weak reference to the tree that the nodes are in */
+    py_place here;  /* where scopes open; its profiler is held by a frame or by base */
+    Scope *top;     /* frames, each held */
+    py_place base;  /* inherited; holds its profiler */
+    PyObject *tree; /* weak reference to the tree that the nodes are in */
     int node_count;
     PyObject *nodes[PY_PATH_LIMIT]; /* from the tree's root to this cell; lent, good while the tree lives */
-    PyObject *context;          /* weak reference to the context that this cell was set in */
-    int stale;                  /* portable: closed, though it may still be some context's value */
-    Cell *under;                /* portable */
+    PyObject *context;              /* weak reference to the context that this cell was set in */
+    int stale;                      /* portable: closed, though it may still be some context's value */
+    Cell *under;                    /* portable */
 };
 
 static inline bool py_frame_closed(const Scope *frame) { return frame->flags & PY_STALE || !frame->profiler->live; }

@@ -69,7 +69,7 @@ typedef struct Cell Cell;
     XX(word_category)                                                                                                  \
     XX(word_scope)                                                                                                     \
     XX(word_python)                                                                                                    \
-    XX(decorate) /* the function that wraps coroutine and generator functions, once needed */                          \
+    XX(decorate)  /* the function that wraps coroutine and generator functions, once needed */                         \
     XX(row_class) /* ProfilerRow */                                                                                    \
     XX(row_names) /* a tuple of its properties */                                                                      \
     XX(opencl_runtime)                                                                                                 \
@@ -79,9 +79,9 @@ typedef struct Cell Cell;
 
 /* One file of the extension. Any member may be NULL. */
 typedef struct py_part {
-    PyMethodDef *functions;                     /* of the module; static */
+    PyMethodDef *functions;                         /* of the module; static */
     int (*exec)(PyObject *module, py_state *state); /* after all types are made */
-    void (*clear)(py_state *state);             /* before the objects go; may be called twice */
+    void (*clear)(py_state *state);                 /* before the objects go; may be called twice */
 } py_part;
 
 #define PY_PART_EXTERN_(name) extern const py_part py_##name##_part;
@@ -107,7 +107,7 @@ typedef struct py_hot {
     Cell *cell;       /* that of thread cell_thread since its context switch number cell_switch */
     uint64_t cell_thread, cell_switch;
     Py_ssize_t vars_offset; /* where a context keeps its variables; 0: portable mode */
-    int kept, keep; /* scope objects kept for reuse, and how many may be */
+    int kept, keep;         /* scope objects kept for reuse, and how many may be */
     Scope *scopes[PY_SCOPES_KEPT + 1];
 } py_hot;
 
@@ -206,9 +206,9 @@ int py_fields(py_arena *arena, PyObject *names, PyObject *const *values, const e
 
 /* ---- To Python (convert.c) -------------------------------------------------------------------------------------------- */
 
-PyObject *py_str(enigma_text text);                                       /* None when absent; U+FFFD for bad bytes */
-PyObject *py_object(const enigma_value *value);                           /* tuples stay tuples */
-PyObject *py_metrics_dict(const enigma_metric *metrics, size_t count);    /* values are floats */
+PyObject *py_str(enigma_text text);                                    /* None when absent; U+FFFD for bad bytes */
+PyObject *py_object(const enigma_value *value);                        /* tuples stay tuples */
+PyObject *py_metrics_dict(const enigma_metric *metrics, size_t count); /* values are floats */
 PyObject *py_fields_dict(const enigma_field *fields, size_t count);
 
 /* ---- Profiler (profiler.c, context.c) --------------------------------------------------------------------------------- */
@@ -233,9 +233,9 @@ struct Profiler {
     enigma_profiler *recorder; /* as long as the object */
     int live;                  /* entered and not yet left: nothing is recorded otherwise */
     int entered, sealed;
-    PyObject *snapshot;        /* the final one, once somebody asked */
-    py_place outer;            /* where it was entered; holds its profiler */
-    PyObject *category;        /* the one numbered last, and its number */
+    PyObject *snapshot; /* the final one, once somebody asked */
+    py_place outer;     /* where it was entered; holds its profiler */
+    PyObject *category; /* the one numbered last, and its number */
     uint32_t category_number;
     py_state *state;
     py_memo memo[PY_MEMO_SIZE];

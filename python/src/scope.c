@@ -103,7 +103,10 @@ static int scope_traverse(PyObject *object, visitproc visit, void *arg)
     return 0;
 }
 
-static PyObject *scope_repr(PyObject *object) { return PyUnicode_FromFormat("<enigma.scope %R>", ((Scope *)object)->name); }
+static PyObject *scope_repr(PyObject *object)
+{
+    return PyUnicode_FromFormat("<enigma.scope %R>", ((Scope *)object)->name);
+}
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------------- */
 
@@ -265,30 +268,29 @@ static PyObject *record_function(PyObject *module, PyObject *const *args, Py_ssi
 
 /* ---- The type ------------------------------------------------------------------------------------------------------------ */
 
-PyDoc_STRVAR(scope_doc,
-             "scope(name, *, metrics=None, category='scope', **metadata)\n--\n\n"
-             "Profile a named region, as a context manager or as a decorator.\n\n"
-             "The names of the open scopes are the call path of everything recorded inside. Does nothing where no profiler is\n"
-             "active when it is entered. May be entered again, nested, and from several threads; each entry is an event.\n\n"
-             "metrics: a dict of real numbers, copied on entry; \"flops\" and \"bytes\" drive GFLOP/s and GB/s.\n"
-             "metadata: kept with the event; what is no plain value is kept as text.\n\n"
-             "Raises TypeError for a name or category that is no str and metrics that are no dict; on entry, where a profiler is\n"
-             "active, for a metric that is no real number.");
+PyDoc_STRVAR(
+    scope_doc,
+    "scope(name, *, metrics=None, category='scope', **metadata)\n--\n\n"
+    "Profile a named region, as a context manager or as a decorator.\n\n"
+    "The names of the open scopes are the call path of everything recorded inside. Does nothing where no profiler is\n"
+    "active when it is entered. May be entered again, nested, and from several threads; each entry is an event.\n\n"
+    "metrics: a dict of real numbers, copied on entry; \"flops\" and \"bytes\" drive GFLOP/s and GB/s.\n"
+    "metadata: kept with the event; what is no plain value is kept as text.\n\n"
+    "Raises TypeError for a name or category that is no str and metrics that are no dict; on entry, where a profiler "
+    "is\n"
+    "active, for a metric that is no real number.");
 
-PyDoc_STRVAR(record_function_doc, "record_function($module, /, name, *, category='python', metrics=None, **metadata)\n--\n\n"
-                                  "A scope with category \"python\", for marking regions of Python code.");
+PyDoc_STRVAR(record_function_doc,
+             "record_function($module, /, name, *, category='python', metrics=None, **metadata)\n--\n\n"
+             "A scope with category \"python\", for marking regions of Python code.");
 
-static PyMemberDef scope_members[] = {
-    {"__vectorcalloffset__", Py_T_PYSSIZET, offsetof(Scope, call), Py_READONLY, NULL}, {NULL, 0, 0, 0, NULL}};
+static PyMemberDef scope_members[] = {{"__vectorcalloffset__", Py_T_PYSSIZET, offsetof(Scope, call), Py_READONLY, NULL},
+                                      {NULL, 0, 0, 0, NULL}};
 
-static PyType_Slot scope_slots[] = {{Py_tp_dealloc, scope_dealloc},
-                                    {Py_tp_traverse, scope_traverse},
-                                    {Py_tp_call, PyVectorcall_Call},
-                                    {Py_tp_repr, scope_repr},
-                                    {Py_tp_members, scope_members},
-                                    {Py_tp_doc, (void *)scope_doc},
-                                    {Py_tp_methods, py_scope_methods},
-                                    {0, NULL}};
+static PyType_Slot scope_slots[] = {{Py_tp_dealloc, scope_dealloc},    {Py_tp_traverse, scope_traverse},
+                                    {Py_tp_call, PyVectorcall_Call},   {Py_tp_repr, scope_repr},
+                                    {Py_tp_members, scope_members},    {Py_tp_doc, (void *)scope_doc},
+                                    {Py_tp_methods, py_scope_methods}, {0, NULL}};
 
 PyType_Spec py_scope_spec = {
     .name = "enigma.scope",

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <math.h>
 
+#include "base/intern.h"
+
+#define SMALL_DICT 16 /* keys that are compared one by one */
 #define VALUE_DEPTH 40 /* deeper than the 32 that values may nest */
 
 void eni_json_init(eni_json *json, eni_sink *sink)
@@ -192,17 +195,75 @@ static void write_number(eni_json *json, double value)
 
 static void write_value(eni_json *json, const enigma_value *value, int depth);
 
+/* Marks the items of a dict that a later item of the same key replaces, since readers disagree about keys that stand twice. Keys are
+ * the same that are written alike: also where only the repair of invalid bytes makes them so. Free with eni_free(.., count). */
+static bool *mark_replaced(const enigma_items *items)
+{
+    bool *replaced = eni_alloc_zero(items->count);
+    eni_intern keys = {0};
+    eni_str shown = {0};
+    for (size_t i = items->count; i > 0 && replaced != NULL; i--) {
+        enigma_text key = items->data[i - 1].key;
+        size_t known = keys.count;
+        shown.size = 0;
+        eni_str_puts(&shown, "");
+        for (const char *at = key.data, *stop = key.data + key.size; at < stop;) {
+            char bytes[4];
+            eni_str_append(&shown, bytes, eni_utf8_put(eni_utf8_next(&at, stop), bytes));
+        }
+        if (shown.failed || eni_intern_put(&keys, (enigma_text){shown.data, shown.size}) == ENI_INTERN_NONE) {
+            eni_free(replaced, items->count);
+            replaced = NULL;
+        } else {
+            replaced[i - 1] = keys.count == known;
+        }
+    }
+    eni_str_free(&shown);
+    eni_intern_free(&keys);
+    return replaced;
+}
+
+/* Whether all keys of a small dict differ already in what needs no repair: size, or ASCII bytes. */
+static bool keys_differ(const enigma_items *items)
+{
+    for (size_t i = 0; i < items->count; i++) {
+        for (size_t k = 0; k < items->data[i].key.size; k++) {
+            if ((unsigned char)items->data[i].key.data[k] >= 0x80) {
+                return false;
+            }
+        }
+        for (size_t k = 0; k < i; k++) {
+            if (eni_text_equal(items->data[i].key, items->data[k].key)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 static void write_items(eni_json *json, const enigma_value *value, int depth)
 {
+    const enigma_items *items = &value->as.items;
     bool dict = value->type == ENIGMA_DICT;
-    begin(json, dict ? '{' : '[');
-    for (size_t i = 0; i < value->as.items.count; i++) {
-        if (dict) {
-            eni_json_key_text(json, value->as.items.data[i].key);
+    bool *replaced = NULL;
+    if (dict && !(items->count <= SMALL_DICT && keys_differ(items))) {
+        replaced = mark_replaced(items);
+        if (replaced == NULL) {
+            json->sink->error = json->sink->error == 0 ? ENOMEM : json->sink->error;
         }
-        write_value(json, &value->as.items.data[i].value, depth + 1);
+    }
+    begin(json, dict ? '{' : '[');
+    for (size_t i = 0; i < items->count; i++) {
+        if (replaced != NULL && replaced[i]) {
+            continue;
+        }
+        if (dict) {
+            eni_json_key_text(json, items->data[i].key);
+        }
+        write_value(json, &items->data[i].value, depth + 1);
     }
     end(json, dict ? '}' : ']');
+    eni_free(replaced, items->count);
 }
 
 static void write_value(eni_json *json, const enigma_value *value, int depth)

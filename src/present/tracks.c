@@ -9,22 +9,21 @@
 
 /* ---- processes and queues ---- */
 
-/* A queue of a device, as found. Orders by device, then queue. */
+/* A queue of a device, as found. */
 typedef struct queue {
     uint32_t device, device_id, queue;
     uint32_t found; /* in order of first use */
 } queue;
 
+static int compare(uint32_t a, uint32_t b) { return (a > b) - (a < b); }
+
+/* By the device's number, which several runtimes may use, then the device itself, then the queue. */
 static int by_device(const void *a, const void *b)
 {
     const queue *x = a, *y = b;
-    if (x->device != y->device) {
-        return x->device < y->device ? -1 : 1;
-    }
-    if (x->device_id != y->device_id) {
-        return x->device_id < y->device_id ? -1 : 1;
-    }
-    return (x->queue > y->queue) - (x->queue < y->queue);
+    int order = compare(x->device_id, y->device_id);
+    order = order != 0 ? order : compare(x->device, y->device);
+    return order != 0 ? order : compare(x->queue, y->queue);
 }
 
 typedef struct queues {
@@ -72,7 +71,7 @@ static enigma_status put_track(eni_tracks *t, uint32_t number)
 
 static bool same_device(const queue *a, const queue *b)
 {
-    return a->device == b->device && (a->device != ENI_NO_DEVICE || a->device_id == b->device_id);
+    return a->device == b->device && a->device_id == b->device_id;
 }
 
 /* Queues in order become tracks; track_of maps what was found. */

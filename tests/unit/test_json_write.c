@@ -145,6 +145,35 @@ static void values(void **state)
     expect("{\"k\":[null,true,-3,2.5,\"NaN\",\"Infinity\",\"-Infinity\",\"t\",[],null],\"name\":{}}");
 }
 
+/* Of keys that would be written alike the last wins, in small dicts and in big ones. */
+static void keys_stand_once(void **state)
+{
+    enigma_field many[40];
+    char names[40][8];
+    (void)state;
+    const enigma_field few[] = {{text("a"), {ENIGMA_INT, {.integer = 1}}},
+                                {text("\xff"), {ENIGMA_INT, {.integer = 2}}},
+                                {text("\xfe"), {ENIGMA_INT, {.integer = 3}}},
+                                {text("a"), {ENIGMA_INT, {.integer = 4}}},
+                                {text(""), {ENIGMA_INT, {.integer = 5}}}};
+    const enigma_value dict = {ENIGMA_DICT, {.items = {few, ENI_COUNT_OF(few)}}};
+    begin();
+    eni_json_value(&json, &dict);
+    expect("{\"\xef\xbf\xbd\":3,\"a\":4,\"\":5}");
+    for (size_t i = 0; i < 40; i++) {
+        snprintf(names[i], sizeof names[i], "k%zu", i % 39);
+        many[i] = (enigma_field){text(names[i]), {ENIGMA_INT, {.integer = (int64_t)i}}};
+    }
+    const enigma_value big = {ENIGMA_DICT, {.items = {many, 40}}};
+    begin();
+    eni_json_value(&json, &big);
+    assert_int_equal(eni_sink_finish(&sink), ENIGMA_OK);
+    assert_null(strstr(out.data, "\"k0\":0,"));
+    assert_non_null(strstr(out.data, "{\"k1\":1,\"k2\":2,"));
+    assert_non_null(strstr(out.data, ",\"k38\":38,\"k0\":39}"));
+    eni_str_free(&out);
+}
+
 static void values_that_contain_themselves_end(void **state)
 {
     (void)state;
@@ -191,6 +220,7 @@ int main(void)
         cmocka_unit_test(texts_are_escaped_and_repaired),
         cmocka_unit_test(numbers),
         cmocka_unit_test(values),
+        cmocka_unit_test(keys_stand_once),
         cmocka_unit_test(values_that_contain_themselves_end),
         cmocka_unit_test(depth_is_bounded),
     };

@@ -215,6 +215,14 @@ size_t eni_utf8_put(uint32_t code, char out[4])
     return count + 1;
 }
 
+void eni_str_append_utf8(eni_str *str, enigma_text text)
+{
+    for (const char *at = text.data, *end = text.data + text.size; at < end;) {
+        char bytes[4];
+        eni_str_append(str, bytes, eni_utf8_put(eni_utf8_next(&at, end), bytes));
+    }
+}
+
 static const struct width_range {
     uint32_t first, last;
     int columns;

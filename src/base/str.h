@@ -16,6 +16,7 @@ typedef struct eni_str {
 void eni_str_append(eni_str *str, const void *data, size_t size);
 void eni_str_puts(eni_str *str, const char *text);
 void eni_str_putc(eni_str *str, char c);
+void eni_str_append_utf8(eni_str *str, enigma_text text); /* invalid pieces as U+FFFD, as readers will see them */
 void eni_str_printf(eni_str *str, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void eni_str_free(eni_str *str);
 

@@ -9,8 +9,8 @@
 #include "base/json_write.h"
 #include "present/exporter.h"
 
-#include <math.h>
 #include <float.h>
+#include <math.h>
 
 #define LEVELS 400 /* of nesting nodes, the root included */
 #define ROOT_NAME "ROOT"
@@ -44,12 +44,12 @@ typedef struct hatchet {
     eni_tree tree;
     out_node *nodes;
     size_t count, capacity;
-    uint32_t *node_of;     /* written node of each tree node */
-    eni_intern names;      /* texts as shown */
-    eni_map siblings;      /* parent << 32 | name * 8 + type of what is there */
-    eni_intern keys;       /* metric columns as written: "bytes", "flops", then the users' */
-    uint32_t *column_of;   /* column of each key number of the tree's metrics */
-    double *self, *sum;    /* count x columns */
+    uint32_t *node_of;   /* written node of each tree node */
+    eni_intern names;    /* texts as shown */
+    eni_map siblings;    /* parent << 32 | name * 8 + type of what is there */
+    eni_intern keys;     /* metric columns as written: "bytes", "flops", then the users' */
+    uint32_t *column_of; /* column of each key number of the tree's metrics */
+    double *self, *sum;  /* count x columns */
     size_t columns, cells;
 } hatchet;
 
@@ -62,16 +62,6 @@ static void add_to(uint64_t *total, uint64_t value)
 
 /* ---- names ---- */
 
-/* Invalid bytes as U+FFFD, as they will be read. */
-static bool repair(enigma_text text, eni_str *out)
-{
-    for (const char *at = text.data, *end = text.data + text.size; at < end;) {
-        char bytes[4];
-        eni_str_append(out, bytes, eni_utf8_put(eni_utf8_next(&at, end), bytes));
-    }
-    return !out->failed;
-}
-
 /* The number in `names` of a label as shown; ENI_INTERN_NONE: no memory. */
 static uint32_t shown_name(hatchet *h, enigma_text label)
 {
@@ -80,7 +70,8 @@ static uint32_t shown_name(hatchet *h, enigma_text label)
     if (label.size == 0) {
         return eni_intern_put(&h->names, eni_text_of(UNNAMED));
     }
-    if (repair(label, &repaired)) {
+    eni_str_append_utf8(&repaired, label);
+    if (!repaired.failed) {
         name = eni_intern_put(&h->names, (enigma_text){repaired.data, repaired.size});
     }
     eni_str_free(&repaired);
@@ -103,8 +94,8 @@ static uint32_t unique_name(hatchet *h, uint32_t parent, uint32_t name, uint32_t
         enigma_text plain = eni_intern_text(&h->names, name);
         eni_str_append(&numbered, plain.data, plain.size);
         eni_str_printf(&numbered, " #%u", (unsigned)++number);
-        candidate = numbered.failed ? ENI_INTERN_NONE
-                                    : eni_intern_put(&h->names, (enigma_text){numbered.data, numbered.size});
+        candidate =
+            numbered.failed ? ENI_INTERN_NONE : eni_intern_put(&h->names, (enigma_text){numbered.data, numbered.size});
         eni_str_free(&numbered);
     }
     return candidate;
@@ -117,8 +108,8 @@ static enigma_status put_node(hatchet *h, uint32_t name, uint32_t parent, uint32
     if (name == ENI_INTERN_NONE || !eni_grow((void **)&h->nodes, &h->capacity, h->count, sizeof *h->nodes)) {
         return ENI_NO_MEMORY();
     }
-    h->nodes[h->count++] = (out_node){
-        .name = eni_intern_text(&h->names, name), .parent = parent, .depth = depth, .type = type};
+    h->nodes[h->count++] =
+        (out_node){.name = eni_intern_text(&h->names, name), .parent = parent, .depth = depth, .type = type};
     return ENIGMA_OK;
 }
 
@@ -190,10 +181,13 @@ static uint32_t put_key(hatchet *h, enigma_text key)
 {
     eni_str plain = {0}, name = {0};
     uint32_t column = ENI_INTERN_NONE;
-    if (!repair(key, &plain)) {
+    eni_str_append_utf8(&plain, key);
+    if (plain.failed) {
+        eni_str_free(&plain);
         return ENI_INTERN_NONE;
     }
-    for (char *inc = plain.data; inc != NULL && (inc = memmem(inc, plain.size - (size_t)(inc - plain.data), "(inc)", 5)) != NULL;) {
+    for (char *inc = plain.data;
+         inc != NULL && (inc = memmem(inc, plain.size - (size_t)(inc - plain.data), "(inc)", 5)) != NULL;) {
         inc[0] = '[';
         inc[4] = ']';
     }
@@ -235,10 +229,7 @@ static enigma_status put_columns(hatchet *h)
     return ENIGMA_OK;
 }
 
-static double clamped(double value)
-{
-    return isnan(value) ? 0.0 : fmin(fmax(value, -DBL_MAX), DBL_MAX);
-}
+static double clamped(double value) { return isnan(value) ? 0.0 : fmin(fmax(value, -DBL_MAX), DBL_MAX); }
 
 static enigma_status put_metrics(hatchet *h)
 {

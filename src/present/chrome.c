@@ -5,13 +5,14 @@
  * each named, never 0; times in us with three decimals, relative to the earliest stamp, whose value is in the metadata; arrows (s, f) that
  * begin and end inside their slices, the end not before the begin. */
 #include "aggregate/rates.h"
+#include "base/intern.h"
 #include "base/json_write.h"
 #include "present/exporter.h"
 #include "present/lanes.h"
 #include "present/tracks.h"
 
-#define DEPTH_LIMIT 512     /* of nested slices that the readers keep */
-#define PATH_LIMIT 64       /* names of a call path that are written; the innermost ones */
+#define DEPTH_LIMIT 512 /* of nested slices that the readers keep */
+#define PATH_LIMIT 64   /* names of a call path that are written; the innermost ones */
 
 typedef struct chrome {
     const enigma_profile *profile;
@@ -48,7 +49,8 @@ static void write_ts(chrome *c, uint64_t ns)
     eni_sink_us(c->sink, (int64_t)(ns - c->profile->start_ns));
 }
 
-static void begin_slice(chrome *c, eni_track_id track, uint64_t start_ns, uint64_t end_ns, enigma_text name, enigma_text category)
+static void begin_slice(chrome *c, eni_track_id track, uint64_t start_ns, uint64_t end_ns, enigma_text name,
+                        enigma_text category)
 {
     begin_event(c, "X", track);
     write_ts(c, start_ns);
@@ -138,34 +140,29 @@ static enigma_status write_metrics(chrome *c, const eni_event *event)
     eni_cursor cursor = {0, 0, 0};
     enigma_text key;
     double value;
-    enigma_metric *metrics = NULL;
+    enigma_field *fields = NULL;
     size_t count = 0, capacity = 0;
+    eni_intern keys = {0}; /* the number of a key is the index of its field */
+    enigma_status status = ENIGMA_OK;
     while (event->side != 0 && eni_profile_next_metric(c->profile, event, &cursor, &key, &value)) {
-        const char *text = key.data == NULL ? "" : key.data;
-        size_t at = 0;
-        while (at < count && strcmp(metrics[at].key, text) != 0) {
-            at++;
+        uint32_t at = eni_intern_put(&keys, key.data == NULL ? (enigma_text){"", 0} : key);
+        if (at == ENI_INTERN_NONE || !eni_grow((void **)&fields, &capacity, count, sizeof *fields)) {
+            status = ENI_NO_MEMORY();
+            break;
         }
-        if (at < count) {
-            metrics[at].value += value;
-            continue;
+        if (at == count) {
+            fields[count++] = (enigma_field){eni_intern_text(&keys, at), {.type = ENIGMA_DOUBLE}};
         }
-        if (!eni_grow((void **)&metrics, &capacity, count, sizeof *metrics)) {
-            eni_free(metrics, capacity * sizeof *metrics);
-            return ENI_NO_MEMORY();
-        }
-        metrics[count++] = (enigma_metric){text, value};
+        fields[at].value.as.number += value;
     }
-    if (count > 0) {
+    if (count > 0 && status == ENIGMA_OK) {
+        enigma_value all = {ENIGMA_DICT, {.items = {fields, count}}};
         eni_json_key(&c->json, "metrics");
-        eni_json_begin_object(&c->json);
-        for (size_t i = 0; i < count; i++) {
-            write_number(c, eni_text_of(metrics[i].key), metrics[i].value);
-        }
-        eni_json_end_object(&c->json);
+        eni_json_value(&c->json, &all); /* not finite: texts */
     }
-    eni_free(metrics, capacity * sizeof *metrics);
-    return ENIGMA_OK;
+    eni_free(fields, capacity * sizeof *fields);
+    eni_intern_free(&keys);
+    return status;
 }
 
 static enigma_status write_metadata(chrome *c, const eni_event *event)
@@ -187,7 +184,10 @@ static enigma_status write_metadata(chrome *c, const eni_event *event)
 
 /* ---- slices ---- */
 
-static enigma_text category_of(const chrome *c, const eni_event *event) { return c->profile->categories[event->category]; }
+static enigma_text category_of(const chrome *c, const eni_event *event)
+{
+    return c->profile->categories[event->category];
+}
 
 /* The slice at which the arrow of a launch begins, ENI_NONE: none can. It is the launch's own; a launch shorter than the clock
  * tells has no inside, so its arrow begins in the slice around it, unless another slice that begins at the same instant would
@@ -200,7 +200,8 @@ static uint32_t arrow_begin(const chrome *c, uint32_t index, uint32_t before)
     while (at != ENI_NONE && events[at].end_ns <= at_ns) {
         at = c->tracks.cpu_places[at].depth > 1 ? events[at].parent : ENI_NONE;
     }
-    bool caught = at != ENI_NONE && at != index && before != ENI_NONE && before != at && events[before].start_ns == at_ns;
+    bool caught =
+        at != ENI_NONE && at != index && before != ENI_NONE && before != at && events[before].start_ns == at_ns;
     return caught ? ENI_NONE : at;
 }
 
@@ -261,8 +262,8 @@ static enigma_status write_cpu_args(chrome *c, uint32_t index)
 static enigma_status write_cpu_slice(chrome *c, uint32_t index)
 {
     const eni_event *event = &c->profile->events[index];
-    begin_slice(c, eni_tracks_cpu(&c->tracks, index), event->start_ns, event->end_ns, c->profile->nodes[event->node].label,
-                category_of(c, event));
+    begin_slice(c, eni_tracks_cpu(&c->tracks, index), event->start_ns, event->end_ns,
+                c->profile->nodes[event->node].label, category_of(c, event));
     ENI_TRY(write_cpu_args(c, index));
     end_slice(c);
     return ENIGMA_OK;
@@ -312,7 +313,8 @@ static void write_gpu_slice(chrome *c, uint32_t index)
     const eni_node_info *node = &c->profile->nodes[event->node];
     eni_track_id track = eni_tracks_gpu(&c->tracks, index);
     uint64_t end_ns;
-    begin_slice(c, track, gpu->start_ns, gpu->end_ns, node->kernel.data == NULL ? node->label : node->kernel, category_of(c, event));
+    begin_slice(c, track, gpu->start_ns, gpu->end_ns, node->kernel.data == NULL ? node->label : node->kernel,
+                category_of(c, event));
     write_launch(c, gpu);
     eni_json_key(&c->json, "gpu_time_us");
     eni_json_us(&c->json, (int64_t)event->gpu_ns);

@@ -78,18 +78,22 @@ static void write_head(eni_sink *sink, const eni_intern *keys)
     eni_sink_puts(sink, "\r\n");
 }
 
-static void write_row(eni_sink *sink, const enigma_row *row, const eni_intern *keys)
+/* cells: room for the row's metric of each key. */
+static void write_row(eni_sink *sink, const enigma_row *row, const eni_intern *keys, const enigma_metric **cells)
 {
     const enigma_row_field *field;
+    memset(cells, 0, keys->count * sizeof *cells);
+    for (size_t m = 0; m < row->metric_count; m++) {
+        cells[eni_intern_find(keys, eni_text_of(row->metrics[m].key))] = &row->metrics[m];
+    }
     for (size_t i = 0; (field = enigma_row_field_at(i)) != NULL; i++) {
         eni_sink_puts(sink, i == 0 ? "" : ",");
         write_field(sink, row, field);
     }
     for (size_t i = 0; i < keys->count; i++) {
-        const enigma_metric *metric = eni_row_metric(row, keys->texts[i].data);
         eni_sink_putc(sink, ',');
-        if (metric != NULL) {
-            write_double(sink, metric->value);
+        if (cells[i] != NULL) {
+            write_double(sink, cells[i]->value);
         }
     }
     eni_sink_puts(sink, "\r\n");
@@ -99,6 +103,7 @@ typedef struct csv {
     const enigma_row **rows;
     size_t count;
     eni_intern keys;
+    const enigma_metric **cells;
 } csv;
 
 static enigma_status write_body(eni_sink *sink, const void *arg)
@@ -106,7 +111,7 @@ static enigma_status write_body(eni_sink *sink, const void *arg)
     const csv *table = arg;
     write_head(sink, &table->keys);
     for (size_t i = 0; i < table->count; i++) {
-        write_row(sink, table->rows[i], &table->keys);
+        write_row(sink, table->rows[i], &table->keys, table->cells);
     }
     return ENIGMA_OK;
 }
@@ -117,11 +122,13 @@ enigma_status enigma_result_save_csv(const enigma_result *result, const char *pa
     table.rows = eni_alloc(table.count * sizeof *table.rows);
     enigma_status status = ENI_NO_MEMORY();
     if (table.rows != NULL && collect_keys(result, &table.keys)) {
-        status = enigma_result_rows(result, NULL, table.rows, table.count);
+        table.cells = eni_alloc((table.keys.count + 1) * sizeof *table.cells);
+        status = table.cells == NULL ? ENI_NO_MEMORY() : enigma_result_rows(result, NULL, table.rows, table.count);
     }
     if (status == ENIGMA_OK) {
         status = eni_sink_file(path, write_body, &table);
     }
+    eni_free(table.cells, (table.keys.count + 1) * sizeof *table.cells);
     eni_intern_free(&table.keys);
     eni_free(table.rows, table.count * sizeof *table.rows);
     return status;

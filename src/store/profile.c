@@ -180,16 +180,35 @@ typedef struct field_list {
     eni_arena *arena;
     enigma_field *fields;
     size_t count, capacity;
+    eni_intern keys; /* once there are many: the number of a key is the index of its field */
     bool failed;
 } field_list;
 
+#define FEW_FIELDS 32 /* looked through one by one */
+
+/* The index of a key; list->count: it is not there. */
+static size_t list_find(field_list *list, enigma_text key)
+{
+    size_t at = 0;
+    if (list->count < FEW_FIELDS) {
+        while (at < list->count && !eni_text_equal(list->fields[at].key, key)) {
+            at++;
+        }
+        return at;
+    }
+    while (list->keys.count < list->count && !list->failed) {
+        list->failed = eni_intern_put(&list->keys, list->fields[list->keys.count].key) == ENI_INTERN_NONE;
+    }
+    at = eni_intern_find(&list->keys, key);
+    return at < list->count ? at : list->count;
+}
+
 static void list_put(field_list *list, enigma_text key, enigma_value value)
 {
-    for (size_t i = 0; i < list->count; i++) {
-        if (eni_text_equal(list->fields[i].key, key)) {
-            list->fields[i].value = value; /* the later wins, as in a dict */
-            return;
-        }
+    size_t at = list_find(list, key);
+    if (at < list->count) {
+        list->fields[at].value = value; /* the later wins, as in a dict */
+        return;
     }
     if (list->count == list->capacity) {
         size_t capacity = list->capacity == 0 ? 8 : list->capacity * 2;
@@ -308,6 +327,7 @@ enigma_status eni_profile_metadata(const enigma_profile *profile, const eni_even
     }
     *fields = list.fields;
     *count = list.failed ? 0 : list.count;
+    eni_intern_free(&list.keys);
     return list.failed ? ENI_NO_MEMORY() : ENIGMA_OK;
 }
 

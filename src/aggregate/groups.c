@@ -45,13 +45,13 @@ static enigma_status find_node(finder *find, uint32_t index)
     }
     ENI_TRY(eni_ids_get(&find->kernels, node->kernel, &kernel));
     uint32_t *number = eni_map_put(&find->numbers, (uint64_t)name << 32 | kernel, ENI_NONE);
-    if (number == NULL ||
-        !eni_grow((void **)&groups->items, &groups->capacity, groups->count, sizeof *groups->items)) {
+    if (number == NULL || !eni_grow((void **)&groups->items, &groups->capacity, groups->count, sizeof *groups->items)) {
         return ENI_NO_MEMORY();
     }
     if (*number == ENI_NONE) {
         *number = (uint32_t)groups->count++;
-        groups->items[*number] = (eni_group){.name = node->name, .kernel = node->kernel, .node = index, .first = *number};
+        groups->items[*number] =
+            (eni_group){.name = node->name, .kernel = node->kernel, .node = index, .first = *number};
     } else {
         groups->repeats = true;
     }

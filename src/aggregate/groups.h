@@ -10,7 +10,7 @@ typedef struct eni_group {
     enigma_text kernel;
     const enigma_text *path; /* by call path: the node path, root first; else NULL */
     uint32_t path_count;
-    uint32_t node; /* of its first event */
+    uint32_t node;  /* of its first event */
     uint32_t first; /* order of first appearance */
 } eni_group;
 
@@ -23,7 +23,8 @@ typedef struct eni_groups {
 } eni_groups;
 
 /* Finds the groups of a profile's events; texts that are made go to arena. */
-enigma_status eni_groups_find(const enigma_profile *profile, enum enigma_group group, eni_arena *arena, eni_groups *out);
+enigma_status eni_groups_find(const enigma_profile *profile, enum enigma_group group, eni_arena *arena,
+                              eni_groups *out);
 /* Of groups in order: one merged group for each name that several have; kernel and path stay where all agree. */
 enigma_status eni_groups_merge(const enigma_profile *profile, const eni_groups *from, eni_groups *out);
 void eni_groups_free(eni_groups *groups);

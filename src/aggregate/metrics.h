@@ -20,7 +20,7 @@ typedef struct eni_metric_table {
     size_t count, capacity;
     struct eni_metric_chain {
         uint32_t first, last, count;
-    } *chains; /* one a group */
+    } * chains; /* one a group */
     size_t groups;
 } eni_metric_table;
 

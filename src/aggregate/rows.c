@@ -8,18 +8,23 @@
 
 /* ---- the fields ---- */
 
-#define FIELD(member, kind) {#member, ENIGMA_FIELD_##kind, offsetof(enigma_row, member)}
+#define FIELD(member, kind)                                                                                            \
+    {                                                                                                                  \
+#member, ENIGMA_FIELD_##kind, offsetof(enigma_row, member)                                                     \
+    }
 static const enigma_row_field fields[] = {
-    FIELD(name, TEXT),           FIELD(kernel_name, TEXT),    FIELD(calls, UINT),
-    FIELD(cpu_total_us, DOUBLE), FIELD(gpu_total_us, DOUBLE), FIELD(cpu_avg_us, DOUBLE),
-    FIELD(gpu_avg_us, DOUBLE),   FIELD(min_us, DOUBLE),       FIELD(median_us, DOUBLE),
-    FIELD(max_us, DOUBLE),       FIELD(self_total_us, DOUBLE), FIELD(gpu_busy_us, DOUBLE),
-    FIELD(input_bytes, UINT),    FIELD(output_bytes, UINT),   FIELD(gflops_per_s, DOUBLE),
-    FIELD(gbytes_per_s, DOUBLE), FIELD(rate_source, SOURCE),
+    FIELD(name, TEXT),           FIELD(kernel_name, TEXT),  FIELD(calls, UINT),           FIELD(cpu_total_us, DOUBLE),
+    FIELD(gpu_total_us, DOUBLE), FIELD(cpu_avg_us, DOUBLE), FIELD(gpu_avg_us, DOUBLE),    FIELD(min_us, DOUBLE),
+    FIELD(median_us, DOUBLE),    FIELD(max_us, DOUBLE),     FIELD(self_total_us, DOUBLE), FIELD(gpu_busy_us, DOUBLE),
+    FIELD(input_bytes, UINT),    FIELD(output_bytes, UINT), FIELD(gflops_per_s, DOUBLE),  FIELD(gbytes_per_s, DOUBLE),
+    FIELD(rate_source, SOURCE),
 };
 #undef FIELD
 
-const enigma_row_field *enigma_row_field_at(size_t index) { return index < ENI_COUNT_OF(fields) ? &fields[index] : NULL; }
+const enigma_row_field *enigma_row_field_at(size_t index)
+{
+    return index < ENI_COUNT_OF(fields) ? &fields[index] : NULL;
+}
 
 enigma_status eni_row_field_find(const char *name, const enigma_row_field **out)
 {
@@ -34,8 +39,9 @@ enigma_status eni_row_field_find(const char *name, const enigma_row_field **out)
     for (size_t i = 0; i < ENI_COUNT_OF(fields); i++) {
         eni_str_printf(&names, "%s%s", i == 0 ? "" : ", ", fields[i].name);
     }
-    enigma_status status = names.failed ? ENI_NO_MEMORY()
-                                        : ENI_FAIL(ENIGMA_E_INVALID, "sort_by must be one of %s, not '%.100s'", names.data, name);
+    enigma_status status =
+        names.failed ? ENI_NO_MEMORY()
+                     : ENI_FAIL(ENIGMA_E_INVALID, "sort_by must be one of %s, not '%.100s'", names.data, name);
     eni_str_free(&names);
     return status;
 }
@@ -47,7 +53,8 @@ static const void *member(const enigma_row *row, const enigma_row_field *field)
 
 enigma_text eni_row_field_text(const enigma_row *row, const enigma_row_field *field)
 {
-    static const char *const sources[] = {[ENIGMA_RATE_NONE] = NULL, [ENIGMA_RATE_GPU] = "gpu", [ENIGMA_RATE_CPU] = "cpu"};
+    static const char *const sources[] = {
+        [ENIGMA_RATE_NONE] = NULL, [ENIGMA_RATE_GPU] = "gpu", [ENIGMA_RATE_CPU] = "cpu"};
     if (field->kind == ENIGMA_FIELD_SOURCE) {
         return eni_text_of(sources[*(const uint32_t *)member(row, field)]);
     }
@@ -172,7 +179,8 @@ static void sort_entries(sort_entry *entries, size_t count, const enigma_row_fie
     qsort(entries, count, sizeof *entries, number ? by_number : field->kind == ENIGMA_FIELD_UINT ? by_uint : by_text);
 }
 
-enigma_status enigma_result_rows(const enigma_result *result, const char *sort_by, const enigma_row **out, size_t capacity)
+enigma_status enigma_result_rows(const enigma_result *result, const char *sort_by, const enigma_row **out,
+                                 size_t capacity)
 {
     const enigma_row_field *field;
     ENI_TRY(eni_row_field_find(sort_by == NULL ? "cpu_total_us" : sort_by, &field));

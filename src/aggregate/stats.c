@@ -46,10 +46,7 @@ void eni_sum_add(eni_sum *sum, double value)
     sum->total = total;
 }
 
-double eni_sum_get(const eni_sum *sum)
-{
-    return isfinite(sum->total) ? sum->total + sum->lost : sum->total;
-}
+double eni_sum_get(const eni_sum *sum) { return isfinite(sum->total) ? sum->total + sum->lost : sum->total; }
 
 double eni_stats_mean(const double *values, size_t n)
 {

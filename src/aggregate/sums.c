@@ -11,10 +11,10 @@ typedef unsigned __int128 wide;
 
 /* What an event is to its row. */
 enum mark {
-    MARK_BELOW = 1 << 0,        /* below another event of its row: adds a call, not time */
-    MARK_FLOPS = 1 << 1,        /* carries the metric */
+    MARK_BELOW = 1 << 0, /* below another event of its row: adds a call, not time */
+    MARK_FLOPS = 1 << 1, /* carries the metric */
     MARK_BYTES = 1 << 2,
-    MARK_BELOW_FLOPS = 1 << 3,  /* below another event of its row that carries the metric */
+    MARK_BELOW_FLOPS = 1 << 3, /* below another event of its row that carries the metric */
     MARK_BELOW_BYTES = 1 << 4
 };
 #define CARRIES(rate) (MARK_FLOPS << (rate))
@@ -425,7 +425,8 @@ enigma_status eni_rows_sum(const enigma_profile *profile, const eni_groups *grou
     }
     sum.rows = eni_alloc_zero(count * sizeof *sum.rows);
     sum.marks = eni_alloc_zero(profile->event_count);
-    enigma_status status = sum.rows == NULL || sum.marks == NULL ? ENI_NO_MEMORY() : eni_metrics_init(&sum.metrics, count);
+    enigma_status status =
+        sum.rows == NULL || sum.marks == NULL ? ENI_NO_MEMORY() : eni_metrics_init(&sum.metrics, count);
     if (status == ENIGMA_OK) {
         status = sum_all(&sum, arena, out);
     }

@@ -4,7 +4,7 @@
 
 typedef struct building {
     const enigma_profile *profile;
-    uint32_t *slot_of; /* merged node of each call-path node */
+    uint32_t *slot_of;    /* merged node of each call-path node */
     eni_tree_node *slots; /* merged nodes, parents first; node_count of room */
     size_t count;
     uint32_t *first_child, *next_sibling, *last_child, *place; /* by slot */
@@ -163,7 +163,8 @@ enigma_status eni_tree_build(const enigma_profile *profile, eni_tree *out)
     uint32_t *block = eni_alloc(5 * links);
     build.slots = eni_alloc(room * sizeof *build.slots);
     build.wanted = eni_alloc_zero(room * sizeof *build.wanted);
-    enigma_status status = ENI_LIKELY(block != NULL && build.slots != NULL && build.wanted != NULL) ? ENIGMA_OK : ENI_NO_MEMORY();
+    enigma_status status =
+        ENI_LIKELY(block != NULL && build.slots != NULL && build.wanted != NULL) ? ENIGMA_OK : ENI_NO_MEMORY();
     if (status == ENIGMA_OK) {
         build.slot_of = block;
         build.first_child = block + room;

@@ -19,12 +19,12 @@ typedef struct eni_tree_node {
     enigma_text label;
     uint32_t parent; /* ENI_NONE for the root */
     uint32_t depth;
-    uint32_t kind; /* enum eni_tree_kind */
+    uint32_t kind;    /* enum eni_tree_kind */
     uint32_t metrics; /* group in the metric table */
     uint64_t calls;
-    uint64_t cpu_ns, gpu_ns;  /* durations of its events; GPU time inclusive for scopes */
-    uint64_t self_ns;         /* CPU time less that of direct children */
-    uint64_t gpu_self_ns;     /* GPU time of its own: that of GPU work, 0 for scopes */
+    uint64_t cpu_ns, gpu_ns; /* durations of its events; GPU time inclusive for scopes */
+    uint64_t self_ns;        /* CPU time less that of direct children */
+    uint64_t gpu_self_ns;    /* GPU time of its own: that of GPU work, 0 for scopes */
     uint64_t input_bytes, output_bytes;
 } eni_tree_node;
 

@@ -28,8 +28,8 @@ static enigma_status find(const char *format, eni_export_fn *out)
         eni_str_printf(&names, "%s%s", i == 0 ? "" : ", ", exporters[i].info.name);
     }
     enigma_status status = names.failed ? ENI_NO_MEMORY()
-                                        : ENI_FAIL(ENIGMA_E_INVALID, "the format must be one of %s, not '%.100s'", names.data,
-                                                   format == NULL ? "" : format);
+                                        : ENI_FAIL(ENIGMA_E_INVALID, "the format must be one of %s, not '%.100s'",
+                                                   names.data, format == NULL ? "" : format);
     eni_str_free(&names);
     return status;
 }

@@ -8,7 +8,8 @@
 /* Write errors stick in the sink, whose owner reports them; what is returned is what else went wrong. */
 typedef enigma_status (*eni_export_fn)(const enigma_profile *profile, eni_sink *sink);
 
-#define ENI_EXPORTER(id, method, suffix, help) enigma_status eni_export_##id(const enigma_profile *profile, eni_sink *sink);
+#define ENI_EXPORTER(id, method, suffix, help)                                                                         \
+    enigma_status eni_export_##id(const enigma_profile *profile, eni_sink *sink);
 #include "present/exporters.def"
 #undef ENI_EXPORTER
 

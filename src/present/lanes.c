@@ -12,7 +12,7 @@ typedef struct heap {
     struct heap_entry {
         uint64_t key;
         uint32_t lane;
-    } *entries;
+    } * entries;
     size_t count, capacity;
 } heap;
 
@@ -26,7 +26,10 @@ typedef struct sweep {
 
 /* ---- heaps ---- */
 
-static bool before(struct heap_entry a, struct heap_entry b) { return a.key != b.key ? a.key < b.key : a.lane < b.lane; }
+static bool before(struct heap_entry a, struct heap_entry b)
+{
+    return a.key != b.key ? a.key < b.key : a.lane < b.lane;
+}
 
 static bool heap_put(heap *h, uint64_t key, uint32_t lane)
 {
@@ -67,7 +70,10 @@ static uint32_t heap_take(heap *h)
 static const eni_slice *slice_of(const sweep *s, uint32_t id) { return &s->slices[s->places[id].slice]; }
 
 /* The slice below one on its lane, ENI_NONE: it is the lowest. */
-static uint32_t below(const sweep *s, uint32_t id) { return s->places[id].depth > 1 ? slice_of(s, id)->parent : ENI_NONE; }
+static uint32_t below(const sweep *s, uint32_t id)
+{
+    return s->places[id].depth > 1 ? slice_of(s, id)->parent : ENI_NONE;
+}
 
 /* Whether the parent has been placed on this track. */
 static bool parent_here(const sweep *s, const eni_slice *slice, size_t position)
@@ -109,7 +115,8 @@ static enigma_status place_outermost(sweep *s, const eni_slice *slice, eni_place
             return ENI_NO_MEMORY();
         }
     }
-    if (s->idle.count == 0 && s->lane_count > 0 && slice->start_ns == slice->end_ns && s->places[s->tops[0]].depth < POINT_DEPTH) {
+    if (s->idle.count == 0 && s->lane_count > 0 && slice->start_ns == slice->end_ns &&
+        s->places[s->tops[0]].depth < POINT_DEPTH) {
         place->lane = 0; /* a point overlaps nothing partly: it needs no lane of its own */
         place->depth = 1;
         return ENIGMA_OK;

@@ -114,7 +114,8 @@ void eni_shown_missing(eni_str *out, const enigma_counts *counts, const char *se
         const char *one, *many, *why;
     } phrases[] = {
         {counts->dropped, "event", "events", "dropped: out of memory or over a limit"},
-        {counts->gpu_invalid, "GPU time", "GPU times", "not valid and counted as 0: the event's metadata gpu_time says why"},
+        {counts->gpu_invalid, "GPU time", "GPU times",
+         "not valid and counted as 0: the event's metadata gpu_time says why"},
         {counts->gpu_unfinished, "GPU event", "GPU events", "not complete when the profile was taken, counted as 0"},
         {counts->gpu_skewed, "GPU event", "GPU events", "starting before the launch: the clocks are off by as much"},
         {counts->open_scopes, "scope", "scopes", "still open, not counted"},

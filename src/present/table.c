@@ -47,7 +47,8 @@ static void choose_columns(table *t)
     bool kernels = false, rates = false;
     for (size_t i = 0; i < t->count; i++) {
         kernels |= t->rows[i]->kernel_name.data != NULL;
-        rates |= eni_row_metric(t->rows[i], ENI_RATE_FLOPS) != NULL || eni_row_metric(t->rows[i], ENI_RATE_BYTES) != NULL;
+        rates |=
+            eni_row_metric(t->rows[i], ENI_RATE_FLOPS) != NULL || eni_row_metric(t->rows[i], ENI_RATE_BYTES) != NULL;
     }
     put_column(t, "Name", COLUMN_NAME, 0);
     if (kernels) {
@@ -75,7 +76,8 @@ static text_cell put_text(table *t, enigma_text text, size_t limit)
 }
 
 /* Name and kernel as one text, to see whether a row looks like an earlier one. */
-static uint32_t look_of(eni_intern *looks, eni_str *scratch, const table *t, const text_cell *name, const text_cell *kernel)
+static uint32_t look_of(eni_intern *looks, eni_str *scratch, const table *t, const text_cell *name,
+                        const text_cell *kernel)
 {
     scratch->size = 0;
     eni_str_append(scratch, t->text.data + name->start, name->size);
@@ -85,7 +87,8 @@ static uint32_t look_of(eni_intern *looks, eni_str *scratch, const table *t, con
 }
 
 /* Makes the name of a row that looks like an earlier one end in a number. tries[look] is the last number given. */
-static bool tell_apart(table *t, text_cell *name, const text_cell *kernel, eni_intern *looks, eni_str *scratch, uint32_t *tries)
+static bool tell_apart(table *t, text_cell *name, const text_cell *kernel, eni_intern *looks, eni_str *scratch,
+                       uint32_t *tries)
 {
     size_t known = looks->count;
     uint32_t first = look_of(looks, scratch, t, name, kernel);
@@ -283,7 +286,8 @@ static enigma_status write_table(table *t, const enigma_counts *counts, enigma_w
     return status != ENIGMA_OK ? status : finished;
 }
 
-enigma_status enigma_result_write_table(const enigma_result *result, const char *sort_by, enigma_write_fn write, void *user)
+enigma_status enigma_result_write_table(const enigma_result *result, const char *sort_by, enigma_write_fn write,
+                                        void *user)
 {
     table t = {.count = result->row_count};
     t.rows = eni_alloc(t.count * sizeof *t.rows);

@@ -29,7 +29,7 @@ static int by_device(const void *a, const void *b)
 typedef struct queues {
     queue *items;
     size_t count, capacity;
-    eni_map known; /* launch to queue, then device and queue to queue */
+    eni_map known;   /* launch to queue, then device and queue to queue */
     eni_map devices; /* device, or number of one that is not known, to a dense number */
 } queues;
 
@@ -105,7 +105,7 @@ static enigma_status take_events(eni_tracks *t)
     }
     for (size_t i = 0; i < profile->event_count; i++) {
         const eni_event *event = &profile->events[i];
-        t->cpu[i] = (eni_slice){event->start_ns, event->end_ns,          event->thread, profile->nodes[event->node].depth,
+        t->cpu[i] = (eni_slice){event->start_ns, event->end_ns, event->thread, profile->nodes[event->node].depth,
                                 (uint32_t)i,     event->parent};
     }
     t->cpu_count = profile->event_count;
@@ -253,9 +253,11 @@ void eni_tracks_name(const eni_tracks *tracks, size_t index, eni_str *out)
     const eni_track *track = &tracks->tracks[row->track];
     if (track->process == 0) {
         uint64_t thread = tracks->profile->threads[track->number].thread_id;
-        eni_str_printf(out, "%s %llu", thread == tracks->processes[0].pid ? "Main thread" : "Thread", (unsigned long long)thread);
+        eni_str_printf(out, "%s %llu", thread == tracks->processes[0].pid ? "Main thread" : "Thread",
+                       (unsigned long long)thread);
     } else {
-        eni_str_printf(out, "GPU %u queue %u", (unsigned)tracks->processes[track->process].device_id, (unsigned)track->number);
+        eni_str_printf(out, "GPU %u queue %u", (unsigned)tracks->processes[track->process].device_id,
+                       (unsigned)track->number);
     }
     if (row->lane > 0) {
         eni_str_printf(out, " (overlap %u)", (unsigned)row->lane);

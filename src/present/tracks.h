@@ -18,7 +18,7 @@ typedef struct eni_track_info {
 
 typedef struct eni_process {
     uint32_t pid;
-    uint32_t device;    /* index in the profile's devices, ENI_NO_DEVICE: not known */
+    uint32_t device; /* index in the profile's devices, ENI_NO_DEVICE: not known */
     uint32_t device_id;
 } eni_process;
 
@@ -40,7 +40,7 @@ typedef struct eni_tracks {
     uint32_t *lanes; /* of each track */
     struct eni_track_lane {
         uint32_t track, lane;
-    } *rows; /* every lane of every track, in order */
+    } * rows; /* every lane of every track, in order */
     size_t row_count, row_capacity;
 } eni_tracks;
 

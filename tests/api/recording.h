@@ -47,7 +47,9 @@ static inline enigma_scope begin_with(const char *name, const char *key, double 
     enigma_scope_desc desc = {.struct_size = sizeof desc,
                               .name = {name, strlen(name)},
                               .metrics = metrics,
-                              .metric_count = key == NULL ? 0 : key2 == NULL ? 1 : 2};
+                              .metric_count = key == NULL    ? 0
+                                              : key2 == NULL ? 1
+                                                             : 2};
     return enigma_begin_desc(&desc);
 }
 
@@ -85,7 +87,9 @@ static inline void add_work(const work *w)
                           .queue_id = w->queue,
                           .device_id = w->device,
                           .metrics = metrics,
-                          .metric_count = w->key == NULL ? 0 : w->key2 == NULL ? 1 : 2};
+                          .metric_count = w->key == NULL    ? 0
+                                          : w->key2 == NULL ? 1
+                                                            : 2};
     advance(w->cpu_ns);
     enigma_profiler_add_event(here.profiler, &event, here.scope);
 }

@@ -57,7 +57,8 @@ static void a03_gpu_time_is_not_counted_twice(void **state)
     }
     assert_true(kernels == 100.0);
     assert_true(row_named(result, "gpu_dispatch")->is_gpu_work == 1 && row_named(result, "outer")->is_gpu_work == 0);
-    assert_true(row_named(result, "gpu_dispatch")->median_us == 100.0 && row_named(result, "outer")->median_us == 150.0);
+    assert_true(row_named(result, "gpu_dispatch")->median_us == 100.0 &&
+                row_named(result, "outer")->median_us == 150.0);
     enigma_result_free(result);
     enigma_profile_free(profile);
 }
@@ -161,8 +162,11 @@ static void a07_sorting(void **state)
         snprintf(name, sizeof name, "s%d", i * 7 % 12);
         enigma_scope scope = begin_with(name, i % 3 == 0 ? NULL : i % 3 == 1 ? "flops" : "bytes", i * 1e6, NULL, 0);
         if (i % 2 == 0) {
-            add_work(&(work){.kernel = i % 4 == 0 ? "a" : "b", .cpu_ns = 500, .gpu_start = enigma_now_ns(),
-                             .gpu_end = enigma_now_ns() + 100u * (unsigned)i, .input_bytes = (uint64_t)i});
+            add_work(&(work){.kernel = i % 4 == 0 ? "a" : "b",
+                             .cpu_ns = 500,
+                             .gpu_start = enigma_now_ns(),
+                             .gpu_end = enigma_now_ns() + 100u * (unsigned)i,
+                             .input_bytes = (uint64_t)i});
         }
         advance((uint64_t)(i % 4) * 1000);
         enigma_end(scope);
@@ -180,7 +184,8 @@ static void a07_sorting(void **state)
             assert_true(follows(rows[i - 1], rows[i], field));
             if (follows(rows[i], rows[i - 1], field)) { /* equal: by name, then kernel */
                 int order = strcmp(rows[i - 1]->name.data, rows[i]->name.data);
-                assert_true(order < 0 || (order == 0 && strcmp(rows[i - 1]->kernel_name.data, rows[i]->kernel_name.data) < 0));
+                assert_true(order < 0 ||
+                            (order == 0 && strcmp(rows[i - 1]->kernel_name.data, rows[i]->kernel_name.data) < 0));
             }
         }
     }
@@ -245,7 +250,8 @@ static void a10_labels_are_not_keys(void **state)
 
 static void a11_separators_in_names(void **state)
 {
-    static const char *const pairs[][2] = {{"a/b", "c"}, {"a", "b/c"}, {"x;y", "z"}, {"x", "y;z"}, {"p > q", "r"}, {"p", "q > r"}};
+    static const char *const pairs[][2] = {{"a/b", "c"}, {"a", "b/c"},   {"x;y", "z"},
+                                           {"x", "y;z"}, {"p > q", "r"}, {"p", "q > r"}};
     (void)state;
     enigma_profiler *profiler = recording_begin(RECORDING_START);
     for (size_t i = 0; i < 6; i++) {
@@ -303,9 +309,12 @@ static void d01_impossible_stamps(void **state)
     (void)state;
     enigma_profiler *profiler = recording_begin(RECORDING_START);
     enigma_scope scope = enigma_begin("s");
-    add_work(&(work){.kernel = "k", .cpu_ns = 9000, .gpu_start = 2000001, .gpu_end = 2000000, .key = "flops", .value = 1e6});
-    add_work(&(work){.kernel = "k", .cpu_ns = 9000, .gpu_start = 2000000000, .gpu_end = 1000000, .key = "flops", .value = 1e6});
-    add_work(&(work){.kernel = "k", .cpu_ns = 9000, .gpu_start = 1020000, .gpu_end = 1024000, .key = "flops", .value = 1e6});
+    add_work(
+        &(work){.kernel = "k", .cpu_ns = 9000, .gpu_start = 2000001, .gpu_end = 2000000, .key = "flops", .value = 1e6});
+    add_work(&(work){
+        .kernel = "k", .cpu_ns = 9000, .gpu_start = 2000000000, .gpu_end = 1000000, .key = "flops", .value = 1e6});
+    add_work(
+        &(work){.kernel = "k", .cpu_ns = 9000, .gpu_start = 1020000, .gpu_end = 1024000, .key = "flops", .value = 1e6});
     add_work(&(work){.kernel = "k", .cpu_ns = 9000, .gpu_start = 0, .gpu_end = 0, .key = "flops", .value = 1e6});
     enigma_end(scope);
     enigma_profile *profile = recording_end(profiler);
@@ -349,7 +358,11 @@ static void d10_only_carriers_give_the_rate(void **state)
     enigma_profiler *profiler = recording_begin(RECORDING_START);
     for (int i = 0; i < 5; i++) {
         uint64_t now = enigma_now_ns();
-        add_work(&(work){.kernel = "k", .cpu_ns = 5000, .gpu_start = now, .gpu_end = now + 1000, .key = i < 3 ? "flops" : NULL,
+        add_work(&(work){.kernel = "k",
+                         .cpu_ns = 5000,
+                         .gpu_start = now,
+                         .gpu_end = now + 1000,
+                         .key = i < 3 ? "flops" : NULL,
                          .value = 2e6});
     }
     enigma_profile *profile = recording_end(profiler);
@@ -367,8 +380,16 @@ static void d11_big_counts(void **state)
     (void)state;
     enigma_profiler *profiler = recording_begin(RECORDING_START);
     for (int i = 0; i < 100; i++) {
-        add_work(&(work){.kernel = "k", .cpu_ns = 5000, .gpu_start = 1000, .gpu_end = 2000, .key = "flops", .value = 0x1p70,
-                         .key2 = "bytes", .value2 = 1e18, .input_bytes = UINT64_MAX / 8, .output_bytes = 3});
+        add_work(&(work){.kernel = "k",
+                         .cpu_ns = 5000,
+                         .gpu_start = 1000,
+                         .gpu_end = 2000,
+                         .key = "flops",
+                         .value = 0x1p70,
+                         .key2 = "bytes",
+                         .value2 = 1e18,
+                         .input_bytes = UINT64_MAX / 8,
+                         .output_bytes = 3});
     }
     enigma_profile *profile = recording_end(profiler);
     enigma_result *result = averages(profile, ENIGMA_GROUP_NAME);
@@ -384,7 +405,10 @@ static void d13_small_times_add_up(void **state)
     (void)state;
     enigma_profiler *profiler = recording_begin(RECORDING_START);
     for (int i = 0; i < 1000000; i++) {
-        add_work(&(work){.kernel = "k", .cpu_ns = 300, .gpu_start = 1000 + 200u * (unsigned)i, .gpu_end = 1100 + 200u * (unsigned)i});
+        add_work(&(work){.kernel = "k",
+                         .cpu_ns = 300,
+                         .gpu_start = 1000 + 200u * (unsigned)i,
+                         .gpu_end = 1100 + 200u * (unsigned)i});
     }
     enigma_profile *profile = recording_end(profiler);
     enigma_result *result = averages(profile, ENIGMA_GROUP_NAME);
@@ -408,7 +432,8 @@ static void d14_overlapping_queues(void **state)
     enigma_result *result = averages(profile, ENIGMA_GROUP_NAME);
     static const char *const names[] = {"s", "gpu_dispatch"};
     for (size_t i = 0; i < 2; i++) {
-        assert_true(row_named(result, names[i])->gpu_total_us == 200.0 && row_named(result, names[i])->gpu_busy_us == 100.0);
+        assert_true(row_named(result, names[i])->gpu_total_us == 200.0 &&
+                    row_named(result, names[i])->gpu_busy_us == 100.0);
     }
     enigma_result_free(result);
     enigma_profile_free(profile);
@@ -615,10 +640,12 @@ static void csv_has_every_field(void **state)
     fclose(file);
     text[size] = '\0';
     assert_string_equal(
-        text, "name,kernel_name,calls,cpu_total_us,gpu_total_us,cpu_avg_us,gpu_avg_us,min_us,median_us,max_us,self_total_us,"
-              "gpu_busy_us,input_bytes,output_bytes,gflops_per_s,gbytes_per_s,rate_source,metrics.flops,\"metrics.my,key\"\r\n"
-              "\"a,\"\"b\"\"\nc\",,1,1.5,0,1.5,0,1.5,1.5,1.5,1.5,0,0,0,2000,0,cpu,3000000,\r\n"
-              "gpu_dispatch,k,1,0.5,1,0.5,1,1,1,1,0.5,1,7,0,0,0,,,\r\n");
+        text,
+        "name,kernel_name,calls,cpu_total_us,gpu_total_us,cpu_avg_us,gpu_avg_us,min_us,median_us,max_us,self_total_us,"
+        "gpu_busy_us,input_bytes,output_bytes,gflops_per_s,gbytes_per_s,rate_source,metrics.flops,\"metrics.my,"
+        "key\"\r\n"
+        "\"a,\"\"b\"\"\nc\",,1,1.5,0,1.5,0,1.5,1.5,1.5,1.5,0,0,0,2000,0,cpu,3000000,\r\n"
+        "gpu_dispatch,k,1,0.5,1,0.5,1,1,1,1,0.5,1,7,0,0,0,,,\r\n");
     enigma_result_free(result);
     enigma_profile_free(profile);
 }

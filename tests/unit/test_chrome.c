@@ -25,7 +25,8 @@ static long long ns_of(const char *line, const char *key)
     const char *at = strstr(line, key);
     assert_non_null(at);
     assert_int_equal(sscanf(at + strlen(key), "%lld.%3d%n", &us, &rest, &used), 2);
-    assert_true(at[strlen(key) + (size_t)used - 4] == '.' && at[strlen(key) + (size_t)used] == ','); /* three decimals */
+    assert_true(at[strlen(key) + (size_t)used - 4] == '.' &&
+                at[strlen(key) + (size_t)used] == ','); /* three decimals */
     return us * 1000 + rest;
 }
 
@@ -86,7 +87,8 @@ static void c17_overlapping_kernels(void **state)
     add_work(&(work){.kernel = "d", .cpu_ns = 10, .gpu_start = 2000000, .gpu_end = 2000100, .queue = 1});
     enigma_profile *profile = recording_end(profiler);
     trace t = trace_of(profile);
-    const slice *a = slice_named(&t, "a", 0), *b = slice_named(&t, "b", 0), *c = slice_named(&t, "c", 0), *d = slice_named(&t, "d", 0);
+    const slice *a = slice_named(&t, "a", 0), *b = slice_named(&t, "b", 0), *c = slice_named(&t, "c", 0),
+                *d = slice_named(&t, "d", 0);
     assert_true(a->pid == b->pid && a->tid != b->tid && a->tid == c->tid && d->tid != a->tid && d->tid != b->tid);
     assert_true(b->ts_ns - a->ts_ns == 99 && b->dur_ns == 101 && a->dur_ns == 100);
     assert_int_equal(lines_with(&t, "\"GPU 0 queue 0 (overlap 1)\""), 1);
@@ -216,7 +218,11 @@ static void c06_keys_of_the_user_overwrite_nothing(void **state)
         metrics[i] = (enigma_metric){keys[i], 98.0};
     }
     enigma_profiler *profiler = recording_begin(RECORDING_START);
-    enigma_scope_desc desc = {.struct_size = sizeof desc, .name = {"s", 1}, .metrics = metrics, .metric_count = 6, .metadata = fields,
+    enigma_scope_desc desc = {.struct_size = sizeof desc,
+                              .name = {"s", 1},
+                              .metrics = metrics,
+                              .metric_count = 6,
+                              .metadata = fields,
                               .metadata_count = 6};
     enigma_end(enigma_begin_desc(&desc));
     enigma_profile *profile = recording_end(profiler);
@@ -224,7 +230,8 @@ static void c06_keys_of_the_user_overwrite_nothing(void **state)
     const slice *s = slice_named(&t, "s", 0);
     const char *args = strstr(s->line, "\"args\":{\"call_path\":[\"s\"],\"metrics\":{\"name\":98,");
     assert_non_null(args);
-    assert_non_null(strstr(args, "\"metadata\":{\"name\":99,\"ts\":99,\"args\":99,\"pid\":99,\"call_path\":99,\"metrics\":99}}}"));
+    assert_non_null(
+        strstr(args, "\"metadata\":{\"name\":99,\"ts\":99,\"args\":99,\"pid\":99,\"call_path\":99,\"metrics\":99}}}"));
     trace_free(&t);
     enigma_profile_free(profile);
 }
@@ -245,7 +252,7 @@ static void g07_deep_slices_fold(void **state)
     }
     enigma_profile *profile = recording_end(profiler);
     trace t = trace_of(profile);
-    assert_int_equal(t.count, 512 + 1); /* and the kernel on its queue */
+    assert_int_equal(t.count, 512 + 1);                                    /* and the kernel on its queue */
     assert_int_equal(occurrences(t.text.data, "\"folded_slices\":89"), 1); /* in the metadata */
     assert_int_equal(lines_with(&t, "\"folded_slices\":89,\"call_depth\":512"), 1);
     assert_int_equal(lines_with(&t, "{\"ph\":\"s\""), 1); /* the launch's arrow begins in what stands for it */
@@ -275,16 +282,11 @@ static void overlapping_tasks_of_a_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(c04_names_are_raw_utf8),
-        cmocka_unit_test(c06_keys_of_the_user_overwrite_nothing),
-        cmocka_unit_test(c17_overlapping_kernels),
-        cmocka_unit_test(c20_big_base),
-        cmocka_unit_test(c22_c23_tracks_of_queues),
-        cmocka_unit_test(c25_kernel_before_its_launch),
-        cmocka_unit_test(c26_zero_is_a_length),
-        cmocka_unit_test(arrows_bind_inside),
-        cmocka_unit_test(g07_deep_slices_fold),
-        cmocka_unit_test(overlapping_tasks_of_a_thread),
+        cmocka_unit_test(c04_names_are_raw_utf8),   cmocka_unit_test(c06_keys_of_the_user_overwrite_nothing),
+        cmocka_unit_test(c17_overlapping_kernels),  cmocka_unit_test(c20_big_base),
+        cmocka_unit_test(c22_c23_tracks_of_queues), cmocka_unit_test(c25_kernel_before_its_launch),
+        cmocka_unit_test(c26_zero_is_a_length),     cmocka_unit_test(arrows_bind_inside),
+        cmocka_unit_test(g07_deep_slices_fold),     cmocka_unit_test(overlapping_tasks_of_a_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@ static enigma_prepared *prepared_of(enigma_runtime *runtime, const char *name)
     enigma_kernel *kernel = NULL;
     enigma_prepared *prepared = NULL;
     uint64_t shape[] = {2, 4};
-    enigma_argument input = {.kind = ENIGMA_ARGUMENT_DATA, .data = "12345678", .size = 8, .dtype = "uint8", .shape = shape, .rank = 2};
+    enigma_argument input = {
+        .kind = ENIGMA_ARGUMENT_DATA, .data = "12345678", .size = 8, .dtype = "uint8", .shape = shape, .rank = 2};
     size_t output = 16;
     assert_int_equal(enigma_kernel_compile(runtime, &desc, &kernel), ENIGMA_OK);
     assert_int_equal(enigma_prepare(kernel, &input, 1, &output, 1, &prepared), ENIGMA_OK);
@@ -46,8 +47,17 @@ static void dispatch(enigma_runtime *runtime, enigma_prepared *prepared, uint32_
 static void names(void)
 {
     static const enigma_text hard[] = {
-        {"a\"b", 3}, {"C:\\dir\\new", 10}, {"</script>", 9}, {"{\"k\":1}", 7}, {"\x01\x1b[31m\n\t\x7f", 9}, {"\xff\xc3(", 3},
-        {"GPU \xf0\x9f\x9a\x80 \xe7\x9f\xa9\xe9\x98\xb5", 15}, {"e\xcc\x81", 3}, {"a/b", 3}, {"a:b;c > d", 9}, {"n\0ul", 4},
+        {"a\"b", 3},
+        {"C:\\dir\\new", 10},
+        {"</script>", 9},
+        {"{\"k\":1}", 7},
+        {"\x01\x1b[31m\n\t\x7f", 9},
+        {"\xff\xc3(", 3},
+        {"GPU \xf0\x9f\x9a\x80 \xe7\x9f\xa9\xe9\x98\xb5", 15},
+        {"e\xcc\x81", 3},
+        {"a/b", 3},
+        {"a:b;c > d", 9},
+        {"n\0ul", 4},
     };
     for (size_t i = 0; i < sizeof hard / sizeof *hard; i++) {
         enigma_scope_desc desc = {.struct_size = sizeof desc, .name = hard[i]};
@@ -67,16 +77,16 @@ static void names(void)
 
 static void annotations(void)
 {
-    const enigma_metric metrics[] = {{"flops", 2e9},   {"bytes", 1.5}, {"nan", NAN},       {"inf", -INFINITY}, {"name", 1},
-                                     {"time (inc)", 2}, {"", 3},        {"huge", 1.5e300}, {"time", 4}};
+    const enigma_metric metrics[] = {{"flops", 2e9}, {"bytes", 1.5},    {"nan", NAN}, {"inf", -INFINITY},
+                                     {"name", 1},    {"time (inc)", 2}, {"", 3},      {"huge", 1.5e300},
+                                     {"time", 4}};
     const enigma_field items[] = {
-        {{NULL, 0}, {ENIGMA_INT, {.integer = INT64_MIN}}},
-        {{NULL, 0}, {ENIGMA_NULL, {.integer = 0}}},
-        {{NULL, 0}, {ENIGMA_BOOL, {.integer = 1}}},
-        {{NULL, 0}, {ENIGMA_DOUBLE, {.number = NAN}}},
+        {{NULL, 0}, {ENIGMA_INT, {.integer = INT64_MIN}}}, {{NULL, 0}, {ENIGMA_NULL, {.integer = 0}}},
+        {{NULL, 0}, {ENIGMA_BOOL, {.integer = 1}}},        {{NULL, 0}, {ENIGMA_DOUBLE, {.number = NAN}}},
         {{NULL, 0}, {ENIGMA_DOUBLE, {.number = 0.1}}},
     };
-    const enigma_field dict[] = {{{"ts", 2}, {ENIGMA_LIST, {.items = {items, 5}}}}, {{"args", 4}, {ENIGMA_TEXT, {.text = {"x\"y", 3}}}}};
+    const enigma_field dict[] = {{{"ts", 2}, {ENIGMA_LIST, {.items = {items, 5}}}},
+                                 {{"args", 4}, {ENIGMA_TEXT, {.text = {"x\"y", 3}}}}};
     const enigma_field fields[] = {
         {{"name", 4}, {ENIGMA_TEXT, {.text = {"not the event's", 15}}}},
         {{"ts", 2}, {ENIGMA_INT, {.integer = 1}}},
@@ -154,8 +164,14 @@ static void *other_thread(void *profiler)
     assert_int_equal(enigma_profiler_start(profiler), ENIGMA_OK);
     enigma_scope scope = enigma_begin("on another thread");
     advance(3000);
-    add_work(&(work){.name = "copy", .cpu_ns = 1000, .gpu_start = enigma_now_ns() + 100, .gpu_end = enigma_now_ns() + 5100,
-                     .queue = 3, .device = 7, .key = "bytes", .value = 4096});
+    add_work(&(work){.name = "copy",
+                     .cpu_ns = 1000,
+                     .gpu_start = enigma_now_ns() + 100,
+                     .gpu_end = enigma_now_ns() + 5100,
+                     .queue = 3,
+                     .device = 7,
+                     .key = "bytes",
+                     .value = 4096});
     enigma_end(scope);
     assert_int_equal(enigma_profiler_stop(profiler), ENIGMA_OK);
     return NULL;
@@ -241,7 +257,8 @@ static void assert_golden(const char *name, const char *suffix, const void *data
         char actual[64];
         snprintf(actual, sizeof actual, "%s%s", name, suffix);
         write_file(actual, data, size);
-        fail_msg("%s differs from what is written now (%s in this folder); if that is right: make golden", path, actual);
+        fail_msg("%s differs from what is written now (%s in this folder); if that is right: make golden", path,
+                 actual);
     }
     free(expected);
 }

@@ -35,7 +35,8 @@ static void c07_an_empty_profile_has_a_root(void **state)
     (void)state;
     enigma_profile *profile = recording_end(recording_begin(RECORDING_START));
     written text = exported(profile, "hatchet");
-    assert_int_equal(strncmp(text.data, "[\n{\"frame\":{\"name\":\"ROOT\",\"type\":\"root\"},\"metrics\":{\"time\":0.000,", 60), 0);
+    assert_int_equal(
+        strncmp(text.data, "[\n{\"frame\":{\"name\":\"ROOT\",\"type\":\"root\"},\"metrics\":{\"time\":0.000,", 60), 0);
     assert_memory_equal(text.data + text.size - 18, "},\"children\":[]}]\n", 18);
     assert_int_equal(occurrences(text.data, "frame"), 1);
     free(text.data);
@@ -47,12 +48,19 @@ static void a13_every_node_has_every_key(void **state)
     (void)state;
     enigma_profiler *p = recording_begin(RECORDING_START);
     enigma_scope scope = begin_with("s", "flops", 100, "mine", 0.5);
-    add_work(&(work){.kernel = "k", .cpu_ns = 2000, .gpu_start = 5000, .gpu_end = 6000, .key = "flops", .value = 100, .input_bytes = 7});
+    add_work(&(work){.kernel = "k",
+                     .cpu_ns = 2000,
+                     .gpu_start = 5000,
+                     .gpu_end = 6000,
+                     .key = "flops",
+                     .value = 100,
+                     .input_bytes = 7});
     advance(1000);
     enigma_end(scope);
     enigma_profile *profile = recording_end(p);
     written text = exported(profile, "hatchet");
-    static const char *const keys[] = {"time", "gpu_time", "count", "bytes", "flops", "input_bytes", "output_bytes", "dropped", "mine"};
+    static const char *const keys[] = {"time",        "gpu_time",     "count",   "bytes", "flops",
+                                       "input_bytes", "output_bytes", "dropped", "mine"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char key[64];
         snprintf(key, sizeof key, "\"%s\":", keys[i]);
@@ -61,11 +69,13 @@ static void a13_every_node_has_every_key(void **state)
         assert_int_equal(occurrences(text.data, key), 3);
     }
     const char *line = node_line(&text, "s", 0);
-    assert_has(line, "\"type\":\"scope\"},\"metrics\":{\"time\":1.000,\"time (inc)\":3.000,\"gpu_time\":0.000,\"gpu_time (inc)\":1.000");
+    assert_has(line, "\"type\":\"scope\"},\"metrics\":{\"time\":1.000,\"time "
+                     "(inc)\":3.000,\"gpu_time\":0.000,\"gpu_time (inc)\":1.000");
     assert_has(line, "\"count\":1,\"count (inc)\":2,\"input_bytes\":0,\"input_bytes (inc)\":7");
     assert_has(line, "\"flops\":100,\"flops (inc)\":200,\"mine\":0.5,\"mine (inc)\":0.5}");
     line = node_line(&text, "gpu_dispatch:k", 0);
-    assert_has(line, "\"type\":\"gpu\"},\"metrics\":{\"time\":2.000,\"time (inc)\":2.000,\"gpu_time\":1.000,\"gpu_time (inc)\":1.000");
+    assert_has(line, "\"type\":\"gpu\"},\"metrics\":{\"time\":2.000,\"time (inc)\":2.000,\"gpu_time\":1.000,\"gpu_time "
+                     "(inc)\":1.000");
     assert_has(line, "\"mine\":0,");
     free(text.data);
     enigma_profile_free(profile);
@@ -94,9 +104,11 @@ static void c08_names_that_would_collide(void **state)
 
 static void c11_keys_that_collide(void **state)
 {
-    static const char *const keys[] = {"name", "time", "user.time", "time (inc)", "x (inc)", "x [inc]", "", "\xff", "\xfe", "dropped"};
-    static const char *const written_as[] = {"user.name", "user.time", "user.user.time", "time [inc]", "x [inc]", "user.x [inc]",
-                                             "user.", "\xef\xbf\xbd", "user.\xef\xbf\xbd", "user.dropped"};
+    static const char *const keys[] = {"name",    "time", "user.time", "time (inc)", "x (inc)",
+                                       "x [inc]", "",     "\xff",      "\xfe",       "dropped"};
+    static const char *const written_as[] = {"user.name",         "user.time",    "user.user.time", "time [inc]",
+                                             "x [inc]",           "user.x [inc]", "user.",          "\xef\xbf\xbd",
+                                             "user.\xef\xbf\xbd", "user.dropped"};
     enigma_metric metrics[10];
     (void)state;
     for (size_t i = 0; i < 10; i++) {
@@ -127,7 +139,8 @@ static void c05_only_numbers(void **state)
     enigma_profile *profile = recording_end(p);
     written text = exported(profile, "hatchet");
     assert_int_equal(occurrences(text.data, "null") + occurrences(text.data, "NaN") + occurrences(text.data, "nf"), 0);
-    assert_has(node_line(&text, "a", 0), "\"flops\":0,\"flops (inc)\":0,\"big\":1e+308,\"big (inc)\":1.7976931348623157e+308");
+    assert_has(node_line(&text, "a", 0),
+               "\"flops\":0,\"flops (inc)\":0,\"big\":1e+308,\"big (inc)\":1.7976931348623157e+308");
     free(text.data);
     enigma_profile_free(profile);
 }
@@ -160,9 +173,9 @@ static void g07_deeper_calls_fold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a13_every_node_has_every_key), cmocka_unit_test(c05_only_numbers),
+        cmocka_unit_test(a13_every_node_has_every_key),    cmocka_unit_test(c05_only_numbers),
         cmocka_unit_test(c07_an_empty_profile_has_a_root), cmocka_unit_test(c08_names_that_would_collide),
-        cmocka_unit_test(c11_keys_that_collide),        cmocka_unit_test(g07_deeper_calls_fold),
+        cmocka_unit_test(c11_keys_that_collide),           cmocka_unit_test(g07_deeper_calls_fold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

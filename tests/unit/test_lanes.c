@@ -145,8 +145,8 @@ static void out_of_memory_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nested_scopes_need_one_lane), cmocka_unit_test(c17_overlaps_take_a_lane),
-        cmocka_unit_test(points_take_no_lane),         cmocka_unit_test(random_slices_nest),
+        cmocka_unit_test(nested_scopes_need_one_lane),  cmocka_unit_test(c17_overlaps_take_a_lane),
+        cmocka_unit_test(points_take_no_lane),          cmocka_unit_test(random_slices_nest),
         cmocka_unit_test(out_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,13 +22,17 @@ static void fake_node(fake *f, const char *name, const char *kernel, uint32_t pa
     uint32_t index = (uint32_t)f->profile.node_count++;
     f->profile.nodes = f->nodes;
     f->profile.events = f->events;
-    f->nodes[index] = (eni_node_info){.name = text(name), .label = text(name), .parent = index == 0 ? ENI_NONE : 0, .path = path,
+    f->nodes[index] = (eni_node_info){.name = text(name),
+                                      .label = text(name),
+                                      .parent = index == 0 ? ENI_NONE : 0,
+                                      .path = path,
                                       .depth = index == 0 ? 0 : 1};
     if (kernel != NULL) {
         f->nodes[index].kernel = text(kernel);
     }
     if (index > 0) {
-        f->events[f->profile.event_count++] = (eni_event){.end_ns = 10, .node = index, .parent = ENI_NONE, .gpu = ENI_NONE};
+        f->events[f->profile.event_count++] =
+            (eni_event){.end_ns = 10, .node = index, .parent = ENI_NONE, .gpu = ENI_NONE};
     }
 }
 
@@ -42,7 +46,7 @@ static void equal_texts_are_one_group_wherever_they_lie(void **state)
     fake_node(&f, "", NULL, 0);
     fake_node(&f, a, NULL, 1);
     fake_node(&f, b, NULL, 2);
-    fake_node(&f, a, "", 3);  /* an empty kernel name is one */
+    fake_node(&f, a, "", 3); /* an empty kernel name is one */
     fake_node(&f, b, "k", 4);
     fake_node(&f, "other", "k", 5);
     assert_int_equal(eni_groups_find(&f.profile, ENIGMA_GROUP_NAME, &arena, &groups), ENIGMA_OK);
@@ -94,8 +98,12 @@ static void work_of_a_task_that_outlives_its_creator(void **state)
     enigma_scope a = enigma_scope_open(p, outer, 0, 0);
     advance(1000);
     enigma_scope b = enigma_scope_open(p, inner, a.id, 0);
-    enigma_event event = {.struct_size = sizeof event, .name = text("gpu_dispatch"), .category = text("scripted"), .path = inner,
-                          .kernel_name = text("k"), .is_gpu_work = 1};
+    enigma_event event = {.struct_size = sizeof event,
+                          .name = text("gpu_dispatch"),
+                          .category = text("scripted"),
+                          .path = inner,
+                          .kernel_name = text("k"),
+                          .is_gpu_work = 1};
     for (int i = 0; i < 2; i++) {
         event.start_ns = enigma_now_ns();
         event.end_ns = event.start_ns + 100;

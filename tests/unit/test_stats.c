@@ -94,8 +94,8 @@ static void sums_pass_infinities_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(d20_percentiles),        cmocka_unit_test(d22_none_and_few),
-        cmocka_unit_test(order_always_holds),     cmocka_unit_test(mean_keeps_small_terms),
+        cmocka_unit_test(d20_percentiles),         cmocka_unit_test(d22_none_and_few),
+        cmocka_unit_test(order_always_holds),      cmocka_unit_test(mean_keeps_small_terms),
         cmocka_unit_test(sums_pass_infinities_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,10 @@ static void names_are_cut_in_the_middle(void **state)
     assert_shown("abcdefghij", 10, "abcdefghij", 10);
     assert_shown("abcdefghijk", 10, "abcd\xe2\x80\xa6ghijk", 10);
     assert_shown("ab", 3, "ab", 2);
-    assert_shown("abcd", 3, "a\xe2\x80\xa6""d", 3);
+    assert_shown("abcd", 3,
+                 "a\xe2\x80\xa6"
+                 "d",
+                 3);
     assert_shown("", 10, "\"\"", 2);
     assert_string_equal(shown((enigma_text){NULL, 0}, 10, &columns), "");
     assert_int_equal(columns, 0);
@@ -38,8 +41,9 @@ static void columns_are_those_of_a_terminal(void **state)
 {
     (void)state;
     assert_shown("\xe7\x9f\xa9\xe9\x98\xb5", 10, "\xe7\x9f\xa9\xe9\x98\xb5", 4); /* wide */
-    assert_shown("e\xcc\x81", 10, "e\xcc\x81", 1);                                /* combining */
-    assert_shown("\xe7\x9f\xa9\xe9\x98\xb5\xe4\xb9\x98\xe6\xb3\x95", 7, "\xe7\x9f\xa9\xe2\x80\xa6\xe4\xb9\x98\xe6\xb3\x95", 7);
+    assert_shown("e\xcc\x81", 10, "e\xcc\x81", 1);                               /* combining */
+    assert_shown("\xe7\x9f\xa9\xe9\x98\xb5\xe4\xb9\x98\xe6\xb3\x95", 7,
+                 "\xe7\x9f\xa9\xe2\x80\xa6\xe4\xb9\x98\xe6\xb3\x95", 7);
     assert_shown("a\tb\x7f", 10, "a\\tb\\x7f", 8);
     assert_shown("\xff", 10, "\xef\xbf\xbd", 1);
     assert_shown("\x1b[2J\x1b[2J\x1b[2J", 12, "\\x1b[\xe2\x80\xa6[2J", 9); /* escapes are not cut in two */
@@ -57,7 +61,9 @@ static void tails_are_whole(void **state)
         text[i] = "\xe2\x82\xac"[i % 3];
     }
     const char *out = shown((enigma_text){text, SIZE}, 9, &columns);
-    assert_string_equal(out, "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x80\xa6\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac");
+    assert_string_equal(
+        out,
+        "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x80\xa6\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac");
     assert_int_equal(columns, 9);
     memset(text, '\x80', SIZE); /* nothing but bytes that cannot begin a character */
     shown((enigma_text){text, SIZE}, 9, &columns);
@@ -87,7 +93,12 @@ static void missing_things_are_said(void **state)
 static void assert_row(const char *kernel, uint64_t cpu_ns, uint64_t gpu_ns, double flops, const char *expected)
 {
     enigma_profiler *p = recording_begin(RECORDING_START);
-    add_work(&(work){.name = "n", .kernel = kernel, .cpu_ns = cpu_ns, .gpu_start = 1000, .gpu_end = 1000 + gpu_ns, .key = "flops",
+    add_work(&(work){.name = "n",
+                     .kernel = kernel,
+                     .cpu_ns = cpu_ns,
+                     .gpu_start = 1000,
+                     .gpu_end = 1000 + gpu_ns,
+                     .key = "flops",
                      .value = flops});
     enigma_profile *profile = recording_end(p);
     enigma_result *result = averages(profile, ENIGMA_GROUP_NAME);
@@ -127,10 +138,12 @@ static void columns_line_up(void **state)
     enigma_profile *profile = recording_end(p);
     enigma_result *result = averages(profile, ENIGMA_GROUP_NAME);
     written table = table_of(result, NULL);
-    assert_string_equal(table.data, "Name          Kernel  Calls  CPU total us  CPU avg us  GPU total us  GPU avg us\n"
-                                    "------------  ------  -----  ------------  ----------  ------------  ----------\n"
-                                    "gpu_dispatch  k           1    123456.789  123456.789         0.010       0.010\n"
-                                    "\xe7\x9f\xa9\xe9\x98\xb5                      1         0.000       0.000         0.000       0.000\n");
+    assert_string_equal(
+        table.data,
+        "Name          Kernel  Calls  CPU total us  CPU avg us  GPU total us  GPU avg us\n"
+        "------------  ------  -----  ------------  ----------  ------------  ----------\n"
+        "gpu_dispatch  k           1    123456.789  123456.789         0.010       0.010\n"
+        "\xe7\x9f\xa9\xe9\x98\xb5                      1         0.000       0.000         0.000       0.000\n");
     free(table.data);
     enigma_result_free(result);
     enigma_profile_free(profile);
@@ -139,9 +152,12 @@ static void columns_line_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_cut_in_the_middle), cmocka_unit_test(columns_are_those_of_a_terminal),
-        cmocka_unit_test(tails_are_whole),             cmocka_unit_test(missing_things_are_said),
-        cmocka_unit_test(d07_figures),                 cmocka_unit_test(columns_line_up),
+        cmocka_unit_test(names_are_cut_in_the_middle),
+        cmocka_unit_test(columns_are_those_of_a_terminal),
+        cmocka_unit_test(tails_are_whole),
+        cmocka_unit_test(missing_things_are_said),
+        cmocka_unit_test(d07_figures),
+        cmocka_unit_test(columns_line_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,14 @@ static void figures_of_nodes(void **state)
     for (int i = 0; i < 3; i++) {
         enigma_scope outer = begin_with("outer", "flops", 100, "x", i), inner = enigma_begin("inner");
         advance(1000);
-        add_work(&(work){.kernel = "k", .cpu_ns = 500, .gpu_start = 5000, .gpu_end = 5300, .key = "flops", .value = 100,
-                         .input_bytes = 10, .output_bytes = 20});
+        add_work(&(work){.kernel = "k",
+                         .cpu_ns = 500,
+                         .gpu_start = 5000,
+                         .gpu_end = 5300,
+                         .key = "flops",
+                         .value = 100,
+                         .input_bytes = 10,
+                         .output_bytes = 20});
         enigma_end(inner);
         advance(2000);
         enigma_end(outer);
@@ -45,7 +51,8 @@ static void figures_of_nodes(void **state)
     const eni_tree_node *n = tree.nodes;
     assert_true(n[1].cpu_ns == 10500 && n[1].self_ns == 6000 && n[1].gpu_ns == 900 && n[1].gpu_self_ns == 0);
     assert_true(n[2].cpu_ns == 4500 && n[2].self_ns == 3000 && n[2].gpu_ns == 900);
-    assert_true(n[3].gpu_self_ns == 900 && n[3].input_bytes == 30 && n[3].output_bytes == 60 && n[3].kind == ENI_TREE_GPU);
+    assert_true(n[3].gpu_self_ns == 900 && n[3].input_bytes == 30 && n[3].output_bytes == 60 &&
+                n[3].kind == ENI_TREE_GPU);
     const eni_metric_total *flops = eni_metrics_first(&tree.metrics, n[1].metrics);
     assert_true(eni_sum_get(&flops->sum) == 300 && eni_sum_get(&eni_metrics_next(&tree.metrics, flops)->sum) == 3);
     assert_null(eni_metrics_first(&tree.metrics, n[2].metrics));
@@ -141,9 +148,12 @@ static void g07_depth_is_no_recursion(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_nodes),     cmocka_unit_test(order_is_that_of_first_begin),
-        cmocka_unit_test(nodes_without_events), cmocka_unit_test(siblings_differ_in_label_and_kind),
-        cmocka_unit_test(an_empty_profile_has_a_root), cmocka_unit_test(g07_depth_is_no_recursion),
+        cmocka_unit_test(figures_of_nodes),
+        cmocka_unit_test(order_is_that_of_first_begin),
+        cmocka_unit_test(nodes_without_events),
+        cmocka_unit_test(siblings_differ_in_label_and_kind),
+        cmocka_unit_test(an_empty_profile_has_a_root),
+        cmocka_unit_test(g07_depth_is_no_recursion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,8 @@ static void what_is_missing_is_one_line(void **state)
     enigma_end(open);
     enigma_profile_free(recording_end(p));
     assert_tree(profile, "Call tree of 1 event: calls, inclusive CPU and GPU time in us\n"
-                         "1 GPU time not valid and counted as 0: the event's metadata gpu_time says why; 1 scope still open, not counted\n"
+                         "1 GPU time not valid and counted as 0: the event's metadata gpu_time says why; 1 scope still "
+                         "open, not counted\n"
                          "gpu_dispatch:k  calls 1  cpu 0.000  gpu 0.000\n");
     enigma_profile_free(profile);
 }

@@ -1,5 +1,5 @@
 /* The arithmetic of rows: one pass over the events for each question, all linear but for sorting. Times are summed as integers
- * and divided once. See rows.h; the rules are those of docs/decisions.md, "Rows". */
+ * and divided once. See rows.h; the rules are in docs/decisions.md, "Numbers". */
 #include "aggregate/rows.h"
 
 #include <stdlib.h>

@@ -99,6 +99,7 @@ static enigma_status as_table(const enigma_profile *profile, const char *format,
     enigma_status status = enigma_profile_key_averages(profile, ENIGMA_GROUP_CALL_PATH, &result);
     status = status == ENIGMA_OK ? enigma_result_write_table(result, NULL, write_to, out) : status;
     status = status == ENIGMA_OK ? enigma_result_save_csv(result, "exported") : status;
+    unlink("exported");
     enigma_result_free(result);
     return status;
 }
@@ -125,6 +126,7 @@ static void running_out_of_memory_leaves_nothing(void **state)
 {
     (void)state;
     enigma_profile *profile = small_profile();
+    unlink("exported"); /* of an earlier run */
     for (size_t i = 0; enigma_exporter_at(i) != NULL; i++) {
         assert_survives(profile, by_format, enigma_exporter_at(i)->name);
         assert_survives(profile, to_file, enigma_exporter_at(i)->name);

@@ -17,6 +17,7 @@ Cases without a test in test_cases_*.py:
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import subprocess
@@ -273,7 +274,14 @@ def python(code, *arguments, check=True, **options):
     return done
 
 
+LIBC = ctypes.CDLL(None)
+measures_memory = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory and needs a large address space")
+
+
 def resident_kib():
-    """Resident memory of this process."""
+    """Resident memory of this process, without what the C library keeps for reuse."""
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)
     with open("/proc/self/status", encoding="ascii") as file:
         return int(next(line for line in file if line.startswith("VmRSS")).split()[1])

@@ -263,6 +263,16 @@ def test_c06_odd_metadata(sim, tmp_path, value):
     export_all(p, tmp_path)
 
 
+def test_c06_metric_keys_that_read_alike(sim, tmp_path):
+    """Keys that only the repair of lone surrogates makes equal: the files are valid, and nothing adds up by accident."""
+    with enigma.profile() as p:
+        with scope("s", metrics={"\ud800": 1, "\udfff": 2, "x": 4}):
+            pass
+    out = export_all(p, tmp_path)
+    assert cpu_slices(out["chrome"])[0].args["metrics"]["x"] == 4
+    assert {1, 2, 4} <= set(hatchet_node(out["hatchet"], "s")["metrics"].values())
+
+
 def test_c06_arrays_are_described(sim):
     """An array becomes its type, shape and dtype; a NumPy scalar its number."""
     with enigma.profile() as p:

@@ -13,7 +13,7 @@ import enigma
 import numpy as np
 import pytest
 from caselib import (
-    GRID, MS, SOURCE, THREADS, US, assert_flagged, dispatch, dispatches, export_all, named, one, python, resident_kib,
+    GRID, MS, SOURCE, THREADS, US, assert_flagged, dispatch, dispatches, export_all, measures_memory, named, one, python, resident_kib,
     row_of, simulating, strict_json)
 
 scope = enigma.scope
@@ -389,6 +389,7 @@ def test_f08_multiprocessing(method):
 # ---- F10, F11: memory -------------------------------------------------------------------------------------------------------------
 
 
+@measures_memory
 def test_f10_many_short_profiles():
     """Ten thousand profiles without the garbage collector: memory is stable after the first, no reference cycles."""
     runtime = enigma.testing.ScriptedRuntime()
@@ -417,6 +418,7 @@ def test_f10_many_short_profiles():
         gc.enable()
 
 
+@measures_memory
 def test_f10_profiles_are_freed(sim):
     """A big profile's memory comes back when the last reference goes, whichever that is."""
     with enigma.profile() as p:
@@ -432,6 +434,7 @@ def test_f10_profiles_are_freed(sim):
     assert full - resident_kib() > 5_000
 
 
+@measures_memory
 @pytest.mark.parametrize("way", ["release", "with", "drop"])
 def test_f11_buffers_are_freed(way):
     """Events hold no buffers: device memory is freed while the profile lives."""

@@ -39,6 +39,7 @@ def nested(names):
 # ---- G01, G02 ------------------------------------------------------------------------------------------------------------------
 
 
+@measures_memory
 def test_g01_off_costs_no_memory():
     """A million scopes without a profiler allocate nothing that stays."""
 
@@ -115,6 +116,7 @@ def test_g01_off_after_a_profile():
     assert len(p.events()) == 1
 
 
+@measures_memory
 def test_g02_active_counts(sim):
     """A million scopes with a profiler are a million events, at a bounded size each, none of it Python objects."""
     with enigma.profile() as p:
@@ -158,6 +160,7 @@ print(json.dumps({"names": [e.name for e in events], "table": table, "tree": p.t
 """
 
 
+@measures_memory
 def test_g04_drops_are_counted(tmp_path):
     """Out of memory: nothing fails, and what was dropped is counted in the table, the tree and every file."""
     import json
@@ -178,6 +181,7 @@ def test_g04_drops_are_counted(tmp_path):
 # ---- G05, G11: many -----------------------------------------------------------------------------------------------------------------
 
 
+@measures_memory
 def test_g05_many_names():
     """A million distinct names: a million rows, and the memory is freed afterwards."""
     done = python("""

@@ -11,7 +11,7 @@ import chrome_check
 import enigma
 import pytest
 from caselib import (
-    US, chrome_trace, cpu_slices, dispatches, gpu_slices, hatchet_frame, hatchet_json, hatchet_nodes, named, one, python,
+    US, chrome_trace, cpu_slices, dispatches, gpu_slices, hatchet_frame, hatchet_json, hatchet_nodes, measures_memory, named, one, python,
     resident_kib, row_of, simulating)
 
 scope = enigma.scope

@@ -5,34 +5,75 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#if defined(__linux__)
 #include <sys/mman.h>
-#endif
 
+/* Big blocks are mapped by themselves: they ask for huge pages (fewer faults while they are filled for the first time), grow without
+ * being copied where the system can move pages, and go back to it at once when they are freed. */
 #define HUGE_PAGE ((size_t)2 * 1024 * 1024)
 
-/* Big blocks ask for huge pages: fewer faults while they are filled for the first time. */
+static bool is_big(size_t size) { return size >= HUGE_PAGE; }
+
+static size_t whole_pages(size_t size) { return (size + 65535) & ~(size_t)65535; /* a multiple of every page size in use */ }
+
 static void *big_alloc(size_t size)
 {
-    void *block = NULL;
-    if (posix_memalign(&block, HUGE_PAGE, size) != 0) {
+    size = whole_pages(size);
+    char *block = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) {
         return NULL;
     }
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    madvise(block, size, MADV_HUGEPAGE);
+    size_t before = (size_t)(-(uintptr_t)block & (HUGE_PAGE - 1));
+    if (before != 0) {
+        munmap(block, before);
+    }
+    if (before != HUGE_PAGE) {
+        munmap(block + before + size, HUGE_PAGE - before);
+    }
+#if defined(MADV_HUGEPAGE)
+    madvise(block + before, size, MADV_HUGEPAGE);
 #endif
+    return block + before;
+}
+
+static void block_free(void *ptr, size_t size)
+{
+    if (is_big(size)) {
+        munmap(ptr, whole_pages(size));
+    } else {
+        free(ptr);
+    }
+}
+
+/* To a block of the other kind, or from one mapping to another. */
+static void *block_move(void *ptr, size_t old_size, size_t new_size)
+{
+#if defined(MREMAP_MAYMOVE)
+    if (is_big(old_size) && is_big(new_size)) {
+        void *moved = mremap(ptr, whole_pages(old_size), whole_pages(new_size), MREMAP_MAYMOVE);
+        return moved == MAP_FAILED ? NULL : moved;
+    }
+#endif
+    void *block = is_big(new_size) ? big_alloc(new_size) : malloc(new_size);
+    if (block != NULL) {
+        memcpy(block, ptr, old_size < new_size ? old_size : new_size);
+        block_free(ptr, old_size);
+    }
     return block;
 }
 
 static void *default_resize(void *user, void *ptr, size_t old_size, size_t new_size)
 {
     (void)user;
-    (void)old_size;
     if (new_size == 0) {
-        free(ptr);
+        if (ptr != NULL) {
+            block_free(ptr, old_size);
+        }
         return NULL;
     }
-    return ptr == NULL && new_size >= HUGE_PAGE ? big_alloc(new_size) : realloc(ptr, new_size);
+    if (ptr == NULL) {
+        return is_big(new_size) ? big_alloc(new_size) : malloc(new_size);
+    }
+    return is_big(old_size) || is_big(new_size) ? block_move(ptr, old_size, new_size) : realloc(ptr, new_size);
 }
 
 static struct {

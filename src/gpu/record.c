@@ -113,10 +113,11 @@ static recording begin(enigma_prepared *prepared, const enigma_dispatch_options 
     enigma_metric asked[ENI_HOOK_METRICS];
     const enigma_metric *metrics = options->metrics;
     size_t metric_count = options->metric_count;
+    eni_hook *hook = NULL;
     if (metric_count == 0) {
         const enigma_dispatch_info info = {prepared->kernel->name, options->grid, options->threads};
         metrics = asked;
-        metric_count = eni_hooks_ask(&info, asked, ENI_HOOK_METRICS);
+        metric_count = eni_hooks_ask(&info, asked, ENI_HOOK_METRICS, &hook);
     }
     place at = find_place(prepared, options, context);
     recording event = {.profiler = context->profiler};
@@ -125,6 +126,7 @@ static recording begin(enigma_prepared *prepared, const enigma_dispatch_options 
     if (metric_count != 0) {
         enigma_scope_annotate(context->profiler, event.scope, metrics, metric_count, NULL, 0);
     }
+    eni_hooks_done(hook);
     return event;
 }
 

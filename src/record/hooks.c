@@ -6,18 +6,18 @@
 #include "base/thread.h"
 #include "record/profiler.h"
 
-typedef struct hook {
+typedef struct eni_hook {
     char *name;
     size_t name_size;
     enigma_hook_fn call;
     enigma_release_fn release;
     void *user;
     uint32_t users; /* the table and the calls that run; under the lock */
-    struct hook *next;
-} hook;
+    struct eni_hook *next;
+} eni_hook;
 
 static eni_mutex hooks_lock = ENI_MUTEX_INIT;
-static hook *hooks;
+static eni_hook *hooks;
 static uint32_t hook_count; /* atomic: the fast answer "none" */
 static ENI_THREAD_LOCAL int inside;
 
@@ -35,9 +35,9 @@ __attribute__((constructor)) static void fork_register(void)
     eni_thread_at_fork(&handler);
 }
 
-static hook **find(enigma_text name)
+static eni_hook **find(enigma_text name)
 {
-    hook **at = &hooks;
+    eni_hook **at = &hooks;
     while (*at != NULL && !eni_text_equal((enigma_text){(*at)->name, (*at)->name_size}, name)) {
         at = &(*at)->next;
     }
@@ -45,7 +45,7 @@ static hook **find(enigma_text name)
 }
 
 /* Gives up one use; the last one releases, outside the lock. */
-static void drop(hook *entry)
+static void drop(eni_hook *entry)
 {
     if (entry == NULL) {
         return;
@@ -62,9 +62,9 @@ static void drop(hook *entry)
     }
 }
 
-static hook *hook_create(enigma_text name, enigma_hook_fn call, enigma_release_fn release, void *user)
+static eni_hook *hook_create(enigma_text name, enigma_hook_fn call, enigma_release_fn release, void *user)
 {
-    hook *entry = ENI_NEW(hook);
+    eni_hook *entry = ENI_NEW(eni_hook);
     char *copy = eni_alloc(name.size + 1);
     if (entry == NULL || copy == NULL) {
         ENI_DELETE(entry);
@@ -73,16 +73,16 @@ static hook *hook_create(enigma_text name, enigma_hook_fn call, enigma_release_f
     }
     memcpy(copy, name.data, name.size);
     copy[name.size] = 0;
-    *entry = (hook){copy, name.size, call, release, user, 1, NULL};
+    *entry = (eni_hook){copy, name.size, call, release, user, 1, NULL};
     return entry;
 }
 
 /* Takes what is there out of the table, and puts entry (NULL: nothing) in its place. */
-static hook *exchange(enigma_text name, hook *entry)
+static eni_hook *exchange(enigma_text name, eni_hook *entry)
 {
     eni_lock(&hooks_lock);
-    hook **at = find(name);
-    hook *old = *at;
+    eni_hook **at = find(name);
+    eni_hook *old = *at;
     if (entry != NULL) {
         entry->next = old == NULL ? NULL : old->next;
         *at = entry;
@@ -101,7 +101,7 @@ enigma_status enigma_hook_register(enigma_text kernel_name, enigma_hook_fn call,
         return ENI_FAIL(ENIGMA_E_INVALID, "a hook needs a kernel name and a function");
     }
     enigma_text name = eni_text_in(kernel_name);
-    hook *entry = hook_create(name, call, release, user);
+    eni_hook *entry = hook_create(name, call, release, user);
     if (entry == NULL) {
         return ENI_NO_MEMORY();
     }
@@ -116,10 +116,10 @@ void enigma_hook_unregister(enigma_text kernel_name)
     }
 }
 
-static hook *take(enigma_text name)
+static eni_hook *take(enigma_text name)
 {
     eni_lock(&hooks_lock);
-    hook *entry = *find(name);
+    eni_hook *entry = *find(name);
     if (entry != NULL) {
         entry->users++;
     }
@@ -127,21 +127,19 @@ static hook *take(enigma_text name)
     return entry;
 }
 
-size_t eni_hooks_ask(const enigma_dispatch_info *info, enigma_metric *out, size_t capacity)
+size_t eni_hooks_ask(const enigma_dispatch_info *info, enigma_metric *out, size_t capacity, eni_hook **asked)
 {
-    if (__atomic_load_n(&hook_count, __ATOMIC_RELAXED) == 0 || inside) {
-        return 0;
-    }
-    hook *entry = take(info->kernel_name);
-    if (entry == NULL) {
+    *asked = NULL;
+    if (__atomic_load_n(&hook_count, __ATOMIC_RELAXED) == 0 || inside || (*asked = take(info->kernel_name)) == NULL) {
         return 0;
     }
     inside = 1;
-    size_t count = entry->call(entry->user, info, out, capacity);
+    size_t count = (*asked)->call((*asked)->user, info, out, capacity);
     inside = 0;
-    drop(entry);
     return count < capacity ? count : capacity;
 }
+
+void eni_hooks_done(eni_hook *asked) { drop(asked); }
 
 /* ---- interrupting waits ---- */
 

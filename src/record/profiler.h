@@ -46,8 +46,11 @@ extern enigma_status (*eni_profiler_drain)(enigma_profiler *profiler, bool wait)
 /* Set by gpu/: begins (path) or ends (NULL) the vendor capture of a profiler. NULL: there is no runtime at all. */
 extern enigma_status (*eni_profiler_capture)(const char *path);
 
-/* Asks the hook of a kernel, with no lock held; 0: none. Never recursive. */
-size_t eni_hooks_ask(const enigma_dispatch_info *info, enigma_metric *out, size_t capacity);
+/* Asks the hook of a kernel, with no lock held; 0: none. Never recursive. The keys live until eni_hooks_done(*asked), which is owed
+ * in any case. */
+typedef struct eni_hook eni_hook;
+size_t eni_hooks_ask(const enigma_dispatch_info *info, enigma_metric *out, size_t capacity, eni_hook **asked);
+void eni_hooks_done(eni_hook *asked); /* NULL does nothing */
 #define ENI_HOOK_METRICS 64
 
 /* The interrupt check of enigma_set_interrupt; false: none, or go on. */

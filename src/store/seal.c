@@ -441,21 +441,27 @@ static uint32_t parent_event(const enigma_profile *profile, uint32_t thread, uin
     return ENI_NONE;
 }
 
-/* Parents of one thread always begin before their children; only a hostile image can make a circle, through another thread.
- * A foreign parent must have begun no later than its child. */
+/* An order in which every parent comes before its children: by start, then thread, then record. Records that a recorder wrote
+ * have it; in a hostile image it excludes circles. */
+static bool comes_before(const enigma_profile *profile, const seal_work *work, uint32_t parent, uint32_t child)
+{
+    const eni_event *above = &profile->events[parent];
+    const eni_event *event = &profile->events[child];
+    if (above->start_ns != event->start_ns) {
+        return above->start_ns < event->start_ns;
+    }
+    const draft *a = &work->drafts[parent];
+    const draft *b = &work->drafts[child];
+    return a->thread != b->thread ? a->thread < b->thread : a->record < b->record;
+}
+
 static void take_parents(enigma_profile *profile, const seal_work *work)
 {
     for (size_t i = 0; i < work->count; i++) {
         const draft *from = &work->drafts[i];
-        eni_event *event = &profile->events[i];
         uint32_t parent = parent_event(profile, from->thread, from->record);
-        if (parent == ENI_NONE || parent == i) {
-            continue;
-        }
-        const eni_event *above = &profile->events[parent];
-        if (above->thread == event->thread || above->start_ns < event->start_ns ||
-            (above->start_ns == event->start_ns && above->thread < event->thread)) {
-            event->parent = parent;
+        if (parent != ENI_NONE && comes_before(profile, work, parent, (uint32_t)i)) {
+            profile->events[i].parent = parent;
         }
     }
 }

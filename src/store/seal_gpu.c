@@ -5,6 +5,7 @@
 
 #include "store/seal.h"
 
+#define LONGEST_NS 4e18 /* more is no duration */
 #define SLOPE_SPAN_NS 10e6 /* readings closer than this say less about the rate than the nominal tick does */
 
 /* The readings of one device, in order, with the host's stamps as ns. */
@@ -125,9 +126,16 @@ static void place(eni_gpu_event *gpu, eni_event *event, const eni_gpu_block *blo
     uint64_t ticks = (block->end - block->start) & map->mask;
     uint64_t start = continued(map, block->start, event->start_ns);
     uint64_t wait = (block->start - block->submit) & map->mask;
+    if (ticks > map->mask / 2 || (double)ticks * map->tick_ns > LONGEST_NS) {
+        gpu->status = ENI_GPU_REVERSED; /* no recorder calls that valid, but a file may */
+        return;
+    }
     gpu->time_us = (double)ticks * map->tick_ns / 1000.0;
     gpu->start_ns = map_ns(map, start);
     gpu->end_ns = map_ns(map, start + ticks);
+    if (gpu->end_ns < gpu->start_ns) {
+        gpu->end_ns = gpu->start_ns;
+    }
     event->gpu_ns = (uint64_t)llround((double)ticks * map->tick_ns);
     if (block->submit != 0 && wait <= map->mask / 2) {
         gpu->queue_wait_us = (double)wait * map->tick_ns / 1000.0;

@@ -22,12 +22,30 @@ static size_t answer(void *user, const enigma_dispatch_info *info, enigma_metric
 
 static void released(void *user) { ((probe *)user)->releases++; }
 
+/* A hook whose key goes when it is released. */
+typedef struct owner {
+    char *key;
+} owner;
+
+static size_t own_key(void *user, const enigma_dispatch_info *info, enigma_metric *out, size_t capacity)
+{
+    assert_true(capacity > 0);
+    out[0] = (enigma_metric){((owner *)user)->key, 1};
+    enigma_hook_unregister(info->kernel_name);
+    return 1;
+}
+
+static void free_key(void *user) { free(((owner *)user)->key); }
+
 static size_t ask(const char *kernel, double *value)
 {
     const enigma_dispatch_info info = {{kernel, strlen(kernel)}, {1, 1, 1}, {1, 1, 1}};
     enigma_metric metrics[ENI_HOOK_METRICS];
-    size_t count = eni_hooks_ask(&info, metrics, ENI_HOOK_METRICS);
+    eni_hook *asked;
+    size_t count = eni_hooks_ask(&info, metrics, ENI_HOOK_METRICS, &asked);
     *value = count == 0 ? 0 : metrics[0].value;
+    assert_true(count == 0 || strcmp(metrics[0].key, "flops") == 0);
+    eni_hooks_done(asked);
     return count;
 }
 
@@ -74,6 +92,16 @@ static void test_hook_that_unregisters_itself(void **state)
     assert_int_equal(ask("k", &value), 1);
     assert_int_equal(self.releases, 1);
     assert_int_equal(ask("k", &value), 0);
+}
+
+/* The keys live until whoever asked is done, though the hook is gone. */
+static void test_keys_outlive_the_hook(void **state)
+{
+    (void)state;
+    owner self = {strdup("flops")};
+    double value;
+    assert_ok(enigma_hook_register(text_of("k"), own_key, free_key, &self));
+    assert_int_equal(ask("k", &value), 1);
 }
 
 static void test_bad_arguments(void **state)
@@ -134,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_register_replace_unregister),
         cmocka_unit_test(test_hook_that_unregisters_itself),
+        cmocka_unit_test(test_keys_outlive_the_hook),
         cmocka_unit_test(test_bad_arguments),
         cmocka_unit_test(test_registering_while_others_ask),
     };

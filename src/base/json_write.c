@@ -203,7 +203,7 @@ static bool *mark_replaced(const enigma_items *items)
     eni_intern keys = {0};
     eni_str shown = {0};
     for (size_t i = items->count; i > 0 && replaced != NULL; i--) {
-        enigma_text key = items->data[i - 1].key;
+        enigma_text key = items->data[i - 1].key.data == NULL ? eni_text_of("") : items->data[i - 1].key;
         size_t known = keys.count;
         shown.size = 0;
         eni_str_puts(&shown, "");

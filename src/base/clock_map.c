@@ -10,6 +10,7 @@
 #define SMALL_ERROR_NS 200.0 /* about what a reading is uncertain by */
 #define SMALL_RATE 1e-8      /* relative */
 #define JUMP_RATE 1e-3       /* relative to the first rate: no counter drifts so */
+#define LONGEST_NS 9e18
 #define BASELINE_NS 10e9     /* the rate is taken over this to twice this */
 
 uint32_t eni_clock_map_count(const eni_clock_map *map) { return __atomic_load_n(&map->count, __ATOMIC_ACQUIRE); }
@@ -20,14 +21,15 @@ const eni_clock_piece *eni_clock_map_piece(const eni_clock_map *map, uint32_t in
     return chunk == 0 ? &map->first[index] : &map->more[chunk - 1][index % ENI_CLOCK_CHUNK];
 }
 
-/* Floor, so that it never falls as ticks rise. */
+/* Floor, so that it never falls as ticks rise. A piece read from a file may say anything: no sum exceeds some 290 years. */
 uint64_t eni_clock_piece_ns(const eni_clock_piece *piece, uint64_t ticks)
 {
     if (ticks >= piece->ticks) {
-        return piece->ns + (uint64_t)((double)(ticks - piece->ticks) * piece->ns_per_tick);
+        double after = (double)(ticks - piece->ticks) * piece->ns_per_tick;
+        return piece->ns + (after >= 0 && after < LONGEST_NS ? (uint64_t)after : (uint64_t)LONGEST_NS);
     }
     double before = ceil((double)(piece->ticks - ticks) * piece->ns_per_tick);
-    return before >= (double)piece->ns ? 0 : piece->ns - (uint64_t)before;
+    return !(before < (double)piece->ns) ? 0 : piece->ns - (uint64_t)before;
 }
 
 /* The last piece at which below() holds; the first piece where there is none. Readers ask about the recent past, so it looks

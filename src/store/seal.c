@@ -639,9 +639,23 @@ static enigma_status seal_events(enigma_profile *profile)
     return status;
 }
 
+/* Pieces that a clock can have: in order, and with a rate. */
+static enigma_status check_clock(const enigma_profile *profile)
+{
+    clock_map map = clock_map_of(profile);
+    for (uint32_t i = 0; i < map.count; i++) {
+        bool later = i == 0 || map.pieces[i].ticks >= map.pieces[i - 1].ticks;
+        if (!later || !(map.pieces[i].ns_per_tick > 0) || !(map.pieces[i].ns_per_tick < 1e6)) {
+            return DAMAGED(profile, "clock piece", i);
+        }
+    }
+    return ENIGMA_OK;
+}
+
 static enigma_status seal(enigma_profile *profile)
 {
     ENI_TRY(find_streams(profile));
+    ENI_TRY(check_clock(profile));
     ENI_TRY(take_categories(profile));
     ENI_TRY(take_devices(profile));
     ENI_TRY(take_launches(profile));

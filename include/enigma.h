@@ -177,22 +177,30 @@ typedef struct enigma_profiler_options {
     uint32_t struct_size;
     uint32_t flags;           /* enum enigma_profiler_flags */
     const char *capture_path; /* NULL: none; else a path that ends in .gputrace, written by Metal's capture */
+    const char *attach;       /* NULL: none; else whose launches are recorded besides those of our runtimes: names with
+                                 commas between. "cuda": what any code in the process launches with CUDA */
 } enigma_profiler_options;
 
-#define ENIGMA_PROFILER_OPTIONS_INIT {sizeof(enigma_profiler_options), 0, NULL}
+#define ENIGMA_PROFILER_OPTIONS_INIT {sizeof(enigma_profiler_options), 0, NULL, NULL}
 
 /* Makes a profiler, not yet active anywhere.
  * Threads: any.
  * Parameters: options: NULL means ENIGMA_PROFILER_OPTIONS_INIT; out: receives the profiler.
- * Returns: ENIGMA_OK; ENIGMA_E_INVALID for a capture path with another suffix; ENIGMA_E_NO_MEMORY.
+ * Returns: ENIGMA_OK; ENIGMA_E_INVALID for a capture path with another suffix and for a name in attach that is none (the
+ * message lists those there are); ENIGMA_E_NO_MEMORY.
  * Free with: enigma_profiler_free. */
 ENIGMA_API enigma_status enigma_profiler_create(const enigma_profiler_options *options, enigma_profiler **out);
 
 /* Makes the profiler the active one of the calling thread. Starts nest: the innermost records, and the scopes open
  * under the outer one stay at the front of its paths. May be started on any number of threads.
+ *
+ * What it attaches to is recorded from its first start to its last stop, under the scopes of the thread that launches; on a
+ * thread without an active profiler, under those open at that moment on the thread that started it first, with metadata
+ * "path_source". Its last stop waits until that work is complete.
  * Threads: any; start and stop pair on a thread.
  * Parameters: profiler: not NULL.
- * Returns: ENIGMA_OK; ENIGMA_E_UNAVAILABLE when its capture is not possible (the message names what is missing). */
+ * Returns: ENIGMA_OK; ENIGMA_E_UNAVAILABLE when its capture or what it attaches to is not possible (the message names what is
+ * missing, or that another tool holds it). */
 ENIGMA_API enigma_status enigma_profiler_start(enigma_profiler *profiler);
 
 /* Ends what enigma_profiler_start began on this thread: the profiler that was active before is so again, scopes that are
@@ -432,6 +440,25 @@ ENIGMA_API void enigma_scope_annotate(enigma_profiler *profiler, enigma_scope sc
  * Threads: any; ending twice keeps the first end.
  * Parameters: profiler: the one it was opened in; scope: id 0 does nothing. */
 ENIGMA_API void enigma_scope_close(enigma_profiler *profiler, enigma_scope scope);
+
+/* Which of a binding's contexts the calling thread runs in: the same number as long as it does; 0: in none. Called inside of
+ * calls of GPU libraries, on any thread; it must not wait for anything, least of all for an interpreter's lock. */
+typedef uint64_t (*enigma_context_key_fn)(void);
+
+/* Tells how to find a binding's context, for the launches that attached profilers record (enigma_profiler_options.attach).
+ * Threads: call it before the first enigma_context_publish.
+ * Parameters: key: NULL: there are no such contexts any more. */
+ENIGMA_API void enigma_set_context_key(enigma_context_key_fn key);
+
+/* Notes where a context records from now on, so that launches in it find the place without a lock; needed while an attached
+ * profiler is live. The first context that is noted with a profiler is its owner's: what is launched where nothing is
+ * active goes under the place last noted for that one. Notes are few (about 1,000 contexts): of those that were lost,
+ * launches go there, too.
+ * Threads: any; one at a time for each context.
+ * Parameters: key: of the context, not 0; context: its place, profiler NULL: nothing is recorded there; NULL: the context is
+ * gone.
+ * Returns: 1 when nothing was noted of this context before, else 0. */
+ENIGMA_API int enigma_context_publish(uint64_t key, const enigma_context *context);
 
 /* ==== 6 Events ================================================================================================== */
 

@@ -16,6 +16,7 @@ LAYERS = {
     "src/abi": [],
     "src/backends": ["base"],  # and the abi headers of its own name
     "src/cupti": ["base", "abi/cupti_abi.h", "abi/cupti_symbols.def", "abi/cuda_abi.h", "abi/cuda_symbols.def"],
+    "src/attach": ["base", "store", "record", "cupti/cupti.h", "abi/cuda_abi.h"],
     "src/gpu": ["base", "backends/backend.h", "store", "record"],
     "src/aggregate": ["base", "store"],
     "src/present": ["base", "store", "aggregate"],
@@ -33,6 +34,7 @@ VENDOR_TOOLS = {"cuda": "cupti"}
 
 # Table: (macros of its rows, file of a row, files that need a row).
 TABLES = {
+    "src/attach/attachers.def": ("ENI_ATTACHER", "src/attach/{}.c", r"\bconst eni_attacher eni_attacher_(\w+) ="),
     "src/backends/backends.def": ("ENI_BACKEND", "src/backends/{}.c", r"\bconst eni_backend eni_backend_(\w+) ="),
     "src/present/exporters.def": ("ENI_EXPORTER", "src/present/{}.c", r"\beni_export_(\w+)\(.*\n?\{"),
     "tool/commands.def": ("ENIGMA_COMMAND", "tool/cmd_{}.c", r"\bcli_command_body cli_(\w+)"),

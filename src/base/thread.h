@@ -33,6 +33,7 @@ void eni_thread_at_fork(const eni_fork_handler *handler); /* handler: static sto
 enum eni_fork_rank {
     ENI_FORK_RANK_GPU = 100,
     ENI_FORK_RANK_CUPTI = 150,
+    ENI_FORK_RANK_ATTACH = 200,
     ENI_FORK_RANK_RECORD = 300,
     ENI_FORK_RANK_STORE = 500,
     ENI_FORK_RANK_CLOCK = 900

@@ -5,10 +5,12 @@
 
 #include "base/str.h"
 #include "record/recorder.h"
+#include "record/spot.h"
 #include "store/profile.h"
 
 enigma_status (*eni_profiler_drain)(enigma_profiler *profiler, bool wait);
 enigma_status (*eni_profiler_capture)(const char *path);
+const eni_attach_hooks *eni_profiler_attach;
 
 static eni_mutex registry_lock = ENI_MUTEX_INIT;
 static enigma_profiler *registry; /* all profilers that exist */
@@ -88,13 +90,39 @@ static bool has_suffix(const char *text, const char *suffix)
 static enigma_status check_options(const enigma_profiler_options *options)
 {
     const uint32_t known = ENIGMA_PROFILER_RECORD_SHAPES | ENIGMA_PROFILER_PROFILE_MEMORY;
-    if (options->struct_size < sizeof *options || (options->flags & ~known) != 0) {
+    if ((options->flags & ~known) != 0) {
         return ENI_FAIL(ENIGMA_E_INVALID, "profiler options: use ENIGMA_PROFILER_OPTIONS_INIT and the documented flags");
     }
     if (options->capture_path != NULL && !has_suffix(options->capture_path, ".gputrace")) {
         return ENI_FAIL(ENIGMA_E_INVALID, "capture path must end in .gputrace: %s", options->capture_path);
     }
     return ENIGMA_OK;
+}
+
+/* Takes what a caller gave that may know fewer members. */
+static enigma_status take_options(const enigma_profiler_options *given, enigma_profiler_options *out)
+{
+    *out = (enigma_profiler_options)ENIGMA_PROFILER_OPTIONS_INIT;
+    if (given == NULL) {
+        return ENIGMA_OK;
+    }
+    if (given->struct_size < offsetof(enigma_profiler_options, attach)) {
+        return ENI_FAIL(ENIGMA_E_INVALID, "profiler options: use ENIGMA_PROFILER_OPTIONS_INIT");
+    }
+    memcpy(out, given, given->struct_size < sizeof *out ? given->struct_size : sizeof *out);
+    return check_options(out);
+}
+
+static enigma_status parse_attach(const char *names, uint32_t *out)
+{
+    *out = 0;
+    if (names == NULL) {
+        return ENIGMA_OK;
+    }
+    if (eni_profiler_attach == NULL) {
+        return ENI_FAIL(ENIGMA_E_UNAVAILABLE, "this build attaches to nothing: %s", names);
+    }
+    return eni_profiler_attach->parse(names, out);
 }
 
 static void profiler_destroy(enigma_profiler *profiler)
@@ -107,12 +135,14 @@ static void profiler_destroy(enigma_profiler *profiler)
     ENI_DELETE(profiler);
 }
 
-enigma_status enigma_profiler_create(const enigma_profiler_options *options, enigma_profiler **out)
+enigma_status enigma_profiler_create(const enigma_profiler_options *given, enigma_profiler **out)
 {
-    static const enigma_profiler_options defaults = ENIGMA_PROFILER_OPTIONS_INIT;
-    options = options == NULL ? &defaults : options;
+    enigma_profiler_options taken;
+    const enigma_profiler_options *options = &taken;
+    uint32_t attach;
     *out = NULL;
-    ENI_TRY(check_options(options));
+    ENI_TRY(take_options(given, &taken));
+    ENI_TRY(parse_attach(taken.attach, &attach));
     eni_clock_ready();
     enigma_profiler *profiler = ENI_NEW(enigma_profiler);
     if (profiler == NULL) {
@@ -126,6 +156,7 @@ enigma_status enigma_profiler_create(const enigma_profiler_options *options, eni
     profiler->references = 1;
     profiler->recording = 1;
     profiler->flags = options->flags;
+    profiler->attach = attach;
     profiler->serial = new_serial();
     if (options->capture_path != NULL) {
         profiler->capture_path = eni_strdup(options->capture_path);
@@ -146,6 +177,9 @@ void eni_profiler_retain(enigma_profiler *profiler) { __atomic_fetch_add(&profil
 void eni_profiler_release(enigma_profiler *profiler)
 {
     if (__atomic_sub_fetch(&profiler->references, 1, __ATOMIC_ACQ_REL) == 0) {
+        if (profiler->attach != 0) {
+            eni_profiler_attach->end(profiler, false); /* a thread may have ended without stopping it */
+        }
         registry_remove(profiler);
         profiler_destroy(profiler);
     }
@@ -181,6 +215,26 @@ static enigma_status capture_end(const enigma_profiler *profiler)
     return profiler->capture_path == NULL || eni_profiler_capture == NULL ? ENIGMA_OK : eni_profiler_capture(NULL);
 }
 
+/* What goes with the first start of a profiler and ends with its last stop. */
+static enigma_status region_begin(enigma_profiler *profiler)
+{
+    if (profiler->attach != 0) {
+        ENI_TRY(eni_profiler_attach->begin(profiler, profiler->attach));
+    }
+    enigma_status status = capture_begin(profiler);
+    if (status != ENIGMA_OK && profiler->attach != 0) {
+        eni_profiler_attach->end(profiler, false);
+    }
+    return status;
+}
+
+static enigma_status region_end(enigma_profiler *profiler)
+{
+    enigma_status attached = profiler->attach == 0 ? ENIGMA_OK : eni_profiler_attach->end(profiler, true);
+    enigma_status captured = capture_end(profiler);
+    return attached == ENIGMA_OK ? captured : attached;
+}
+
 enigma_status enigma_profiler_open(enigma_profiler *profiler)
 {
     if (profiler == NULL || !eni_recording(profiler)) {
@@ -188,7 +242,7 @@ enigma_status enigma_profiler_open(enigma_profiler *profiler)
     }
     bool first = __atomic_fetch_add(&running_profilers, 1, __ATOMIC_RELAXED) == 0;
     eni_clock_discipline(first);
-    enigma_status status = __atomic_fetch_add(&profiler->running, 1, __ATOMIC_RELAXED) == 0 ? capture_begin(profiler) : ENIGMA_OK;
+    enigma_status status = __atomic_fetch_add(&profiler->running, 1, __ATOMIC_RELAXED) == 0 ? region_begin(profiler) : ENIGMA_OK;
     if (status != ENIGMA_OK) {
         __atomic_fetch_sub(&profiler->running, 1, __ATOMIC_RELAXED);
         __atomic_fetch_sub(&running_profilers, 1, __ATOMIC_RELAXED);
@@ -201,8 +255,8 @@ enigma_status eni_profiler_close(enigma_profiler *profiler)
 {
     enigma_status status = eni_profiler_drain == NULL ? ENIGMA_OK : eni_profiler_drain(profiler, true);
     if (__atomic_sub_fetch(&profiler->running, 1, __ATOMIC_RELAXED) == 0) {
-        enigma_status captured = capture_end(profiler);
-        status = status == ENIGMA_OK ? captured : status;
+        enigma_status ended = region_end(profiler);
+        status = status == ENIGMA_OK ? ended : status;
     }
     eni_clock_discipline(false);
     __atomic_fetch_sub(&running_profilers, 1, __ATOMIC_RELAXED);
@@ -228,6 +282,9 @@ enigma_status enigma_profiler_snapshot(enigma_profiler *profiler, enigma_profile
     }
     if (eni_profiler_drain != NULL) {
         eni_profiler_drain(profiler, false);
+    }
+    if (profiler->attach != 0) {
+        eni_profiler_attach->drain(profiler);
     }
     eni_clock_discipline(false);
     const eni_image_options options = {eni_process_id(), 0, __atomic_load_n(&profiler->end_ticks, __ATOMIC_ACQUIRE)};
@@ -273,7 +330,7 @@ enigma_path eni_profiler_runtime_path(enigma_profiler *profiler, enigma_path par
 }
 
 /* The names of a node, leaf first, copied out so that no two journals are locked at once. */
-static bool path_names(enigma_profiler *from, enigma_path path, eni_arena *arena, enigma_text **names, size_t *count)
+bool eni_profiler_path_names(enigma_profiler *from, enigma_path path, eni_arena *arena, enigma_text **names, size_t *count)
 {
     size_t capacity = 0;
     bool ok = true;
@@ -309,7 +366,7 @@ enigma_path enigma_path_import(enigma_profiler *profiler, enigma_profiler *from,
     if (profiler == from) {
         return path;
     }
-    if (path_names(from, path, &arena, &names, &count)) {
+    if (eni_profiler_path_names(from, path, &arena, &names, &count)) {
         for (size_t i = count; i > 0; i--) {
             node = eni_profiler_node(profiler, node, names[i - 1], (enigma_text){NULL, 0}, 0);
         }

@@ -16,6 +16,9 @@ void eni_profiler_retain(enigma_profiler *profiler);
 void eni_profiler_release(enigma_profiler *profiler);
 void eni_profiler_count_drop(enigma_profiler *profiler);
 
+/* The names of a path of a profiler, outermost last, in memory of arena. False: no memory, names is NULL. */
+bool eni_profiler_path_names(enigma_profiler *profiler, enigma_path path, eni_arena *arena, enigma_text **names, size_t *count);
+
 /* The node of a runtime event: name and kernel under a parent node. Takes a lock; cache it. */
 enigma_path eni_profiler_runtime_path(enigma_profiler *profiler, enigma_path parent, enigma_text name, enigma_text kernel);
 
@@ -28,6 +31,25 @@ eni_gpu_block *eni_profiler_gpu_block(enigma_profiler *profiler, enigma_scope sc
 /* Ends a record. end_ticks 0: the clock is read, first. */
 void eni_profiler_end(enigma_profiler *profiler, enigma_scope scope, uint64_t end_ticks);
 /* enigma_scope_annotate adds metrics and metadata. */
+
+/* GPU work, or a step of it, that a thread launched and another one records, also after the profiler was sealed. */
+typedef struct eni_foreign_event {
+    uint32_t kind; /* ENI_KIND_GPU or ENI_KIND_EVENT */
+    enigma_path node;
+    uint32_t category, launch;
+    uint64_t parent; /* id of the record that encloses it, 0: none */
+    uint64_t start_ticks, end_ticks;
+    uint64_t gpu_start_ns, gpu_end_ns, submit_ns;
+    uint32_t status; /* enum eni_gpu_status */
+    const enigma_metric *metrics;
+    size_t metric_count;
+} eni_foreign_event;
+typedef struct eni_lane eni_lane;
+/* The lane of what others record for a thread; the caller keeps all use of it under one lock. NULL: no memory (counted). Good as
+ * long as the profiler is referenced and no fork happened. */
+eni_lane *eni_profiler_foreign_lane(enigma_profiler *profiler, uint64_t thread_id);
+/* The record's id; 0: dropped. */
+uint64_t eni_profiler_add_foreign(eni_lane *lane, const eni_foreign_event *event);
 
 /* The number of a device in this profiler: the same key (a serial number of the runtime's, never reused) and device_id give the
  * same number. */
@@ -45,6 +67,17 @@ void eni_profiler_pair(enigma_profiler *profiler, uint32_t device, uint64_t devi
 extern enigma_status (*eni_profiler_drain)(enigma_profiler *profiler, bool wait);
 /* Set by gpu/: begins (path) or ends (NULL) the vendor capture of a profiler. NULL: there is no runtime at all. */
 extern enigma_status (*eni_profiler_capture)(const char *path);
+
+/* Attaching to the launches of other code, set by attach/. NULL: there is none. */
+typedef struct eni_attach_hooks {
+    enigma_status (*parse)(const char *names, uint32_t *out); /* names of enigma_profiler_options to bits */
+    enigma_status (*begin)(enigma_profiler *profiler, uint32_t attach); /* a profiler goes live */
+    /* It ends; with wait the work launched so far is completed (ENIGMA_E_INTERRUPTED), else only what is at hand is taken. Does
+     * nothing for a profiler that was not begun. */
+    enigma_status (*end)(enigma_profiler *profiler, bool wait);
+    void (*drain)(enigma_profiler *profiler); /* records what is complete now */
+} eni_attach_hooks;
+extern const eni_attach_hooks *eni_profiler_attach;
 
 /* Asks the hook of a kernel, with no lock held; 0: none. Never recursive. The keys live until eni_hooks_done(*asked), which is owed
  * in any case. */

@@ -9,6 +9,7 @@
 struct enigma_profiler {
     int32_t references;
     uint32_t flags;
+    uint32_t attach;    /* what it attaches to (eni_attach_hooks), 0: nothing */
     uint32_t recording; /* atomic; 0 once sealed or freed */
     uint32_t running;   /* atomic: starts and opens that have not ended */
     uint64_t serial;    /* never reused; new in a forked child, so that cached lanes no longer match */
@@ -46,6 +47,7 @@ typedef struct eni_thread {
         uint64_t serial;
         eni_lane *lane;
     } cache[4]; /* lanes of profilers named explicitly */
+    uint32_t shared;       /* the active profiler attaches to something, so others may ask where this thread is */
     eni_mutex frames_lock; /* held where frames move, and by others who end a scope of this thread */
     struct eni_thread *next, *previous;
 } eni_thread;

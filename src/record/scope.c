@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "record/recorder.h"
+#include "record/spot.h"
 
 /* ---- records ---- */
 
@@ -148,6 +149,9 @@ static enigma_scope scope_push(eni_thread *thread, eni_lane *lane, uint32_t node
         return (enigma_scope){0, NULL};
     }
     thread->next_id++;
+    if (ENI_UNLIKELY(thread->shared != 0)) {
+        eni_spot_share();
+    }
     return (enigma_scope){frame.id, NULL};
 }
 
@@ -270,6 +274,9 @@ static void end_deeper(eni_thread *thread, uint64_t id, uint64_t ticks)
     }
     if (thread->key != 0) {
         pop_ended(thread);
+        if (thread->shared != 0) {
+            eni_spot_share();
+        }
     }
 }
 
@@ -287,6 +294,9 @@ void enigma_end_(enigma_scope scope)
     thread->top = top - 1;
     if (ENI_UNLIKELY(__atomic_load_n(&thread->top->id, __ATOMIC_RELAXED) == 0)) {
         pop_ended(thread);
+    }
+    if (ENI_UNLIKELY(thread->shared != 0)) {
+        eni_spot_share();
     }
 }
 
@@ -352,6 +362,79 @@ eni_gpu_block *eni_profiler_gpu_block(enigma_profiler *profiler, enigma_scope sc
     eni_lane_side_publish(lane, size);
     __atomic_store_n(&record->side, offset, __ATOMIC_RELEASE);
     return gpu;
+}
+
+/* ---- work of other threads ---- */
+
+#define FOREIGN_LANE (UINT64_C(1) << 63) /* in the key of a lane: no thread has it */
+
+eni_lane *eni_profiler_foreign_lane(enigma_profiler *profiler, uint64_t thread_id)
+{
+    eni_lane *lane = eni_journal_lane(&profiler->journal, FOREIGN_LANE | thread_id, thread_id);
+    if (lane == NULL) {
+        eni_journal_drop(&profiler->journal);
+    }
+    return lane;
+}
+
+/* Parent, GPU block and metrics in one block. False: no memory. */
+static bool foreign_side(eni_lane *lane, eni_record *record, const eni_foreign_event *event)
+{
+    bool parent = event->parent != 0 && event->parent >> 32 != lane->owner;
+    bool gpu = event->kind == ENI_KIND_GPU;
+    size_t size = sizeof(eni_side_block) + (parent ? 8 : 0) + (gpu ? sizeof(eni_gpu_block) : 0) +
+                  event->metric_count * sizeof(eni_metric_entry);
+    uint32_t offset;
+    if (size == sizeof(eni_side_block)) {
+        return true;
+    }
+    char *at = eni_lane_side(lane, size, &offset);
+    if (at == NULL) {
+        return false;
+    }
+    const eni_side_block head = {0, (uint16_t)event->metric_count, 0,
+                                 (uint8_t)((parent ? ENI_SIDE_PARENT : 0) | (gpu ? ENI_SIDE_GPU : 0))};
+    const eni_gpu_block block = {event->gpu_start_ns, event->gpu_end_ns, event->submit_ns, event->launch, event->status};
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    if (parent) {
+        memcpy(at, &event->parent, 8);
+        at += 8;
+        record->flags = ENI_RECORD_FOREIGN_PARENT;
+    }
+    if (gpu) {
+        memcpy(at, &block, sizeof block);
+        at += sizeof block;
+    }
+    for (size_t i = 0; i < event->metric_count; i++, at += sizeof(eni_metric_entry)) {
+        const eni_metric_entry entry = {lane_key(lane, eni_text_of(event->metrics[i].key)), 0, event->metrics[i].value};
+        memcpy(at, &entry, sizeof entry);
+    }
+    eni_lane_side_publish(lane, size);
+    record->side = offset;
+    return true;
+}
+
+uint64_t eni_profiler_add_foreign(eni_lane *lane, const eni_foreign_event *event)
+{
+    if (ENI_UNLIKELY(lane->next == lane->end) && !eni_lane_grow(lane)) {
+        eni_journal_drop(lane->journal);
+        return 0;
+    }
+    eni_record *record = lane->next;
+    *record = (eni_record){.start = event->start_ticks,
+                           .node = event->node,
+                           .parent = event->parent >> 32 == lane->owner ? (uint32_t)event->parent : 0,
+                           .kind = (uint8_t)event->kind,
+                           .category = (uint8_t)event->category};
+    record->end = event->end_ticks;
+    if (!foreign_side(lane, record, event)) {
+        eni_journal_drop(lane->journal);
+        return 0;
+    }
+    lane->next++;
+    __atomic_store_n(&lane->chunk->used, lane->chunk->used + sizeof *record, __ATOMIC_RELEASE);
+    return ENI_RECORD_ID(lane->owner, lane->index++);
 }
 
 /* ---- events timed elsewhere ---- */

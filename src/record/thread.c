@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "record/recorder.h"
+#include "record/spot.h"
 
 ENI_THREAD_LOCAL eni_thread eni_thread_current;
 uint32_t enigma_gate;
@@ -154,6 +155,16 @@ __attribute__((constructor)) static void fork_register(void)
 
 /* ---- start and stop ---- */
 
+static void set_active(eni_thread *thread, enigma_profiler *profiler)
+{
+    thread->profiler = profiler;
+    thread->lane = NULL;
+    thread->shared = profiler != NULL && profiler->attach != 0;
+    if (thread->shared) {
+        eni_spot_share();
+    }
+}
+
 enigma_status enigma_profiler_start(enigma_profiler *profiler)
 {
     eni_thread *thread = eni_thread_get();
@@ -173,8 +184,7 @@ enigma_status enigma_profiler_start(enigma_profiler *profiler)
         return ENI_NO_MEMORY();
     }
     eni_profiler_retain(profiler);
-    thread->profiler = profiler;
-    thread->lane = NULL;
+    set_active(thread, profiler);
     __atomic_fetch_add(&enigma_gate, 1, __ATOMIC_RELAXED);
     return ENIGMA_OK;
 }
@@ -201,9 +211,8 @@ enigma_status enigma_profiler_stop(enigma_profiler *profiler)
         return ENI_FAIL(ENIGMA_E_STATE, "the profiler is not the innermost one started on this thread");
     }
     eni_frame *mark = close_open_frames(thread);
-    thread->profiler = mark->outer;
-    thread->lane = NULL;
     thread->top = mark - 1;
+    set_active(thread, mark->outer);
     __atomic_fetch_sub(&enigma_gate, 1, __ATOMIC_RELAXED);
     enigma_status status = eni_profiler_close(profiler);
     eni_profiler_release(profiler);

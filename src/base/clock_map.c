@@ -11,7 +11,7 @@
 #define SMALL_RATE 1e-8      /* relative */
 #define JUMP_RATE 1e-3       /* relative to the first rate: no counter drifts so */
 #define LONGEST_NS 9e18
-#define BASELINE_NS 10e9     /* the rate is taken over this to twice this */
+#define BASELINE_NS 10e9 /* the rate is taken over this to twice this */
 
 uint32_t eni_clock_map_count(const eni_clock_map *map) { return __atomic_load_n(&map->count, __ATOMIC_ACQUIRE); }
 
@@ -21,15 +21,18 @@ const eni_clock_piece *eni_clock_map_piece(const eni_clock_map *map, uint32_t in
     return chunk == 0 ? &map->first[index] : &map->more[chunk - 1][index % ENI_CLOCK_CHUNK];
 }
 
-/* Floor, so that it never falls as ticks rise. A piece read from a file may say anything: no sum exceeds some 290 years. */
+/* A length of time as a whole number; pieces of a damaged file may hold any rate. */
+static uint64_t whole_ns(double ns) { return ns >= 0x1p63 ? UINT64_C(1) << 63 : ns > 0 ? (uint64_t)ns : 0; }
+
+/* Floor, so that it never falls as ticks rise. */
 uint64_t eni_clock_piece_ns(const eni_clock_piece *piece, uint64_t ticks)
 {
     if (ticks >= piece->ticks) {
-        double after = (double)(ticks - piece->ticks) * piece->ns_per_tick;
-        return piece->ns + (after >= 0 && after < LONGEST_NS ? (uint64_t)after : (uint64_t)LONGEST_NS);
+        uint64_t after = whole_ns((double)(ticks - piece->ticks) * piece->ns_per_tick);
+        return after > UINT64_MAX - piece->ns ? UINT64_MAX : piece->ns + after;
     }
-    double before = ceil((double)(piece->ticks - ticks) * piece->ns_per_tick);
-    return !(before < (double)piece->ns) ? 0 : piece->ns - (uint64_t)before;
+    uint64_t before = whole_ns(ceil((double)(piece->ticks - ticks) * piece->ns_per_tick));
+    return before >= piece->ns ? 0 : piece->ns - before;
 }
 
 /* The last piece at which below() holds; the first piece where there is none. Readers ask about the recent past, so it looks

@@ -1,5 +1,6 @@
 #include "support.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -61,6 +62,16 @@ static void saved_pieces_convert_alike(void **state)
     assert_int_equal(eni_clock_convert(two, 2, 199), 1099);
     assert_int_equal(eni_clock_convert(two, 2, 200), 1200);
     assert_int_equal(eni_clock_convert(two, 2, 210), 1220);
+    /* A damaged file may hold any rate and any start. */
+    static const double rates[] = {-1.0, 0.0, 1e300, -1e300, INFINITY, -INFINITY, NAN, 5e-324};
+    static const uint64_t ends[] = {0, 1, 1000, UINT64_MAX >> 1};
+    for (size_t i = 0; i < ENI_COUNT_OF(rates); i++) {
+        const eni_clock_piece odd = {1000, UINT64_MAX - 5, rates[i]};
+        for (size_t k = 0; k < ENI_COUNT_OF(ends); k++) {
+            uint64_t ns = eni_clock_convert(&odd, 1, ends[k]);
+            assert_true(ends[k] >= odd.ticks ? ns >= odd.ns : ns <= odd.ns);
+        }
+    }
 }
 
 static void scripted_clocks_move_when_told(void **state)

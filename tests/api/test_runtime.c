@@ -81,9 +81,15 @@ static int run_again(const char *mode, const char *variable, const char *value)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+#define SKIPPED 77
+
 static int no_platform(void)
 {
     enigma_runtime *runtime = NULL;
+    uint32_t count = 0;
+    if (enigma_backend_device_count("opencl", &count) == ENIGMA_OK && count > 0) {
+        return SKIPPED; /* a loader that finds drivers without the variable */
+    }
     enigma_status status = enigma_runtime_open(NULL, ENIGMA_DEVICE_DEFAULT, &runtime);
     int named = status == ENIGMA_E_UNAVAILABLE && strstr(enigma_error_message(), "libOpenCL.so.1") != NULL &&
                 strstr(enigma_error_message(), "pocl-opencl-icd") != NULL;
@@ -93,7 +99,11 @@ static int no_platform(void)
 static void without_a_driver_the_error_says_what_to_install(void **state)
 {
     (void)state;
-    assert_int_equal(run_again("no_platform", "OCL_ICD_VENDORS", "/nonexistent"), 0);
+    int result = run_again("no_platform", "OCL_ICD_VENDORS", "/nonexistent");
+    if (result == SKIPPED) {
+        skip();
+    }
+    assert_int_equal(result, 0);
 }
 
 static int setting_is_unknown(void)

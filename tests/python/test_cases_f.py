@@ -594,7 +594,7 @@ for make in (lambda: enigma.Runtime("opencl"), enigma.OpenCLRuntime, enigma.Runt
     except RuntimeError as error:
         print(error)
     else:
-        raise SystemExit("there is a device")
+        sys.exit(77)
 """
 
 
@@ -608,7 +608,10 @@ def test_f17_no_gpu_at_all(tmp_path, missing):
     if missing != "driver":
         (libraries / "libOpenCL.so.1").write_bytes(b"" if missing == "library" else b"\x7fELF" + bytes(4000))
         env["LD_LIBRARY_PATH"] = str(libraries)
-    done = python(NO_GPU, tmp_path, env=env)
+    done = python(NO_GPU, tmp_path, check=False, env=env)
+    if done.returncode == 77:
+        pytest.skip("this machine's devices cannot be hidden from a process")
+    assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line]
     assert any("OpenCL" in line for line in lines)
     assert any("CUDA" in line for line in lines) and any("Metal" in line for line in lines)

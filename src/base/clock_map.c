@@ -60,7 +60,8 @@ static uint32_t last_piece(const eni_clock_map *map, uint32_t count, bool (*belo
 }
 
 static bool starts_by_ticks(const eni_clock_piece *piece, uint64_t ticks) { return piece->ticks <= ticks; }
-static bool starts_by_ns(const eni_clock_piece *piece, uint64_t ns) { return piece->ns <= ns; }
+/* Not at ns: the end of the piece before may show the same ns. */
+static bool starts_below_ns(const eni_clock_piece *piece, uint64_t ns) { return piece->ns < ns; }
 
 uint64_t eni_clock_map_ns(const eni_clock_map *map, uint64_t ticks)
 {
@@ -71,7 +72,7 @@ uint64_t eni_clock_map_ns(const eni_clock_map *map, uint64_t ticks)
 uint64_t eni_clock_map_ticks(const eni_clock_map *map, uint64_t ns)
 {
     uint32_t count = eni_clock_map_count(map);
-    uint32_t at = last_piece(map, count, starts_by_ns, ns);
+    uint32_t at = last_piece(map, count, starts_below_ns, ns);
     const eni_clock_piece *piece = eni_clock_map_piece(map, at);
     uint64_t ticks;
     if (ns < piece->ns) {

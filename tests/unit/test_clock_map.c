@@ -108,6 +108,11 @@ static void many_disciplines(double rate, double drift_ppm, bool steps)
         const eni_clock_piece *piece = eni_clock_map_piece(map, i);
         assert_true(piece->ticks > eni_clock_map_piece(map, i - 1)->ticks);
         assert_true(eni_clock_map_ns(map, piece->ticks - 1) <= eni_clock_map_ns(map, piece->ticks));
+        for (uint64_t tick = piece->ticks - 5; tick < piece->ticks + 5; tick++) {
+            uint64_t back = eni_clock_map_ticks(map, eni_clock_map_ns(map, tick));
+            assert_true(back <= tick);
+            assert_true(eni_clock_map_ns(map, back) >= eni_clock_map_ns(map, tick));
+        }
     }
     finish(map);
 }

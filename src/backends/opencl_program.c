@@ -151,8 +151,10 @@ static cl_int build_once(const opencl_program *program, const char *options, boo
 static enigma_status build(const opencl_program *program, const char *options)
 {
     cl_int error = build_once(program, options, true);
-    if (error == CL_INVALID_BUILD_OPTIONS || error == CL_INVALID_COMPILER_OPTIONS) {
-        error = build_once(program, options, false); /* an old driver: arguments stay unknown */
+    if (error != CL_SUCCESS && error != CL_OUT_OF_HOST_MEMORY) {
+        /* Our own option must not refuse a program that is good without it: old drivers do not know it, and NVIDIA's (580.159) writes
+         * assembly that its own assembler refuses for a kernel without arguments. Arguments stay unknown then. */
+        error = build_once(program, options, false);
     }
     if (error == CL_OUT_OF_HOST_MEMORY) {
         return eni_opencl_fail(error, "clBuildProgram");

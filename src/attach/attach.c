@@ -91,8 +91,6 @@ static void drain(enigma_profiler *profiler)
     }
 }
 
-__attribute__((constructor)) static void set_up(void)
-{
-    static const eni_attach_hooks hooks = {parse, begin, end, drain};
-    eni_profiler_attach = &hooks;
-}
+const eni_attach_hooks eni_attach_all = {parse, begin, end, drain};
+
+__attribute__((constructor)) static void set_up(void) { eni_profiler_attach = &eni_attach_all; }

@@ -17,4 +17,6 @@ typedef struct eni_attacher {
 #include "attach/attachers.def"
 #undef ENI_ATTACHER
 
+extern const eni_attach_hooks eni_attach_all; /* what record/ is given */
+
 #endif

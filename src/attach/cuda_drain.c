@@ -267,6 +267,7 @@ void eni_tap_drain_all(void)
     depth--;
     eni_lock(&drain->lock);
     drain->drainers--;
+    take_notes(drain, UINT64_MAX); /* of what the device has not done yet, or never will */
     eni_tap_logs_tidy();
     eni_unlock(&drain->lock);
 }
@@ -284,7 +285,6 @@ bool eni_tap_drain_is_done(uint64_t serial)
     eni_tap_drain *drain = &eni_tap_drain_;
     eni_tap_drain_all();
     eni_lock(&drain->lock);
-    take_notes(drain, UINT64_MAX);
     const eni_tap_session *session = eni_tap_session_of(serial);
     bool done = session == NULL || (session->pending == 0 && drain->waiting_count == 0);
     eni_unlock(&drain->lock);

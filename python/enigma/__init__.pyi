@@ -37,6 +37,7 @@ def profile(
     record_shapes: bool = False,
     profile_memory: bool = False,
     capture: str | PathLike[str] | None = None,
+    attach: str | tuple[str, ...] | list[str] | None = None,
 ) -> Profiler: ...
 
 @final

@@ -536,7 +536,7 @@ int py_context_push_profiler(py_state *state, Profiler *profiler)
     return status;
 }
 
-static py_place place_now(py_state *state, PyObject **drop)
+py_place py_place_now(py_state *state, PyObject **drop)
 {
     py_place place = {NULL, 0, 0};
 #if PY_CONTEXT_IN_PLACE
@@ -557,7 +557,7 @@ static py_place place_now(py_state *state, PyObject **drop)
 void py_context_tidy(py_state *state)
 {
     PyObject *drop = NULL;
-    place_now(state, &drop);
+    py_place_now(state, &drop);
     Py_XDECREF(drop);
 }
 
@@ -568,7 +568,7 @@ Profiler *py_context_hold(py_state *state, enigma_context *out)
         return NULL;
     }
     PyObject *drop = NULL;
-    py_place place = place_now(state, &drop);
+    py_place place = py_place_now(state, &drop);
     if (place.profiler) {
         *out = (enigma_context){place.profiler->recorder, place.path, place.scope};
         Py_INCREF(place.profiler);

@@ -205,6 +205,9 @@ static void enter(Scope *self, const note *brings)
             }
             frame_open(frame, below, brings);
             cell->here.scope = frame->scope;
+            if (PY_UNLIKELY(state->hot.attached)) {
+                py_publish(state, thread, cell->here);
+            }
             Py_XDECREF(drop);
             return;
         }
@@ -235,6 +238,9 @@ static PY_SLOW void leave_slow(Scope *self, PyThreadState *thread, PyObject *err
     if (frame && frame == cell->top) {
         frame_record(frame->profiler, frame->token, error);
         pop(cell, frame);
+        if (self->state->hot.attached) {
+            py_publish(self->state, thread, cell->here);
+        }
         frame_drop(frame);
         Py_XDECREF(drop);
         return;
@@ -262,6 +268,9 @@ static inline void leave(Scope *self, PyObject *error)
     }
     frame_record(self->profiler, self->token, error);
     pop(cell, self);
+    if (PY_UNLIKELY(self->state->hot.attached)) {
+        py_publish(self->state, thread, cell->here);
+    }
     Py_DECREF(self); /* the stack's; the caller has one */
 }
 #endif
@@ -345,6 +354,9 @@ static inline void enter_recorded(Scope *self, const note *brings)
     }
 #endif
     portable_enter(self, brings);
+    if (PY_UNLIKELY(self->state->hot.attached)) {
+        py_publish_current(self->state);
+    }
 }
 
 /* With metrics, metadata or a category: they are looked at before anything else, and only where something is recorded. */
@@ -395,6 +407,9 @@ static inline void scope_leave(Scope *self, PyObject *error)
     }
 #endif
     portable_leave(self, error);
+    if (PY_UNLIKELY(self->state->hot.attached)) {
+        py_publish_current(self->state);
+    }
 }
 
 /* A body that raised. Closing a generator is no error. */

@@ -58,6 +58,7 @@ Snapshot *py_profiler_snapshot(Profiler *self)
 static void set_live(Profiler *self, int live)
 {
     self->state->hot.live += live - self->live;
+    self->state->hot.attached += self->attaches ? live - self->live : 0;
     self->live = live;
 }
 
@@ -102,26 +103,70 @@ static PyObject *profiler_new(py_state *state, const enigma_profiler_options *op
     }
     memset((char *)self + sizeof(PyObject), 0, sizeof *self - sizeof(PyObject));
     self->state = state;
+    self->attaches = options->attach != NULL;
     if (py_check(enigma_profiler_create(options, &self->recorder))) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
 }
 
+static int check_attach_name(PyObject *name)
+{
+    if (!PyUnicode_Check(name)) {
+        PyErr_Format(PyExc_TypeError, "profile() attach must be a str or a tuple or list of them, not %.200s",
+                     Py_TYPE(name)->tp_name);
+        return -1;
+    }
+    if (PyUnicode_FindChar(name, ',', 0, PyUnicode_GET_LENGTH(name), 1) >= 0 ||
+        PyUnicode_FindChar(name, 0, 0, PyUnicode_GET_LENGTH(name), 1) >= 0) {
+        PyErr_Format(PyExc_ValueError, "profile() attach: %R is no name", name);
+        return -1;
+    }
+    return 0;
+}
+
+/* The names as the library takes them, a new str; None gives NULL without an exception. */
+static PyObject *attach_names(PyObject *attach)
+{
+    bool several = PyTuple_Check(attach) || PyList_Check(attach);
+    if (attach == Py_None || (several && PySequence_Fast_GET_SIZE(attach) == 0)) {
+        return NULL;
+    }
+    if (!several) {
+        return check_attach_name(attach) ? NULL : Py_NewRef(attach);
+    }
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(attach); i++) {
+        if (check_attach_name(PySequence_Fast_GET_ITEM(attach, i))) {
+            return NULL;
+        }
+    }
+    PyObject *comma = PyUnicode_FromString(",");
+    PyObject *names = comma ? PyUnicode_Join(comma, attach) : NULL;
+    Py_XDECREF(comma);
+    return names;
+}
+
 static PyObject *profile(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {(char *)"record_shapes", (char *)"profile_memory", (char *)"capture", NULL};
+    static char *names[] = {(char *)"record_shapes", (char *)"profile_memory", (char *)"capture", (char *)"attach", NULL};
     int shapes = 0, memory = 0;
-    PyObject *capture = Py_None, *path = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppO:profile", names, &shapes, &memory, &capture) ||
-        (capture != Py_None && !PyUnicode_FSConverter(capture, &path))) {
+    PyObject *capture = Py_None, *attach = Py_None, *path = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppOO:profile", names, &shapes, &memory, &capture, &attach)) {
+        return NULL;
+    }
+    PyObject *attached = attach_names(attach);
+    const char *attached_text = attached ? PyUnicode_AsUTF8(attached) : NULL;
+    if (PyErr_Occurred() || (capture != Py_None && !PyUnicode_FSConverter(capture, &path))) {
+        Py_XDECREF(attached);
         return NULL;
     }
     enigma_profiler_options options = ENIGMA_PROFILER_OPTIONS_INIT;
     options.flags = (shapes ? ENIGMA_PROFILER_RECORD_SHAPES : 0u) | (memory ? ENIGMA_PROFILER_PROFILE_MEMORY : 0u);
     options.capture_path = path ? PyBytes_AS_STRING(path) : NULL;
+    options.attach = attached_text;
     PyObject *self = profiler_new(py_state_of(module), &options);
     Py_XDECREF(path);
+    Py_XDECREF(attached);
     return self;
 }
 
@@ -146,6 +191,9 @@ static PyObject *profiler_enter(PyObject *object, PyObject *unused)
         self->sealed = 1;
         return NULL;
     }
+    if (self->state->hot.attached) {
+        py_publish_current(self->state);
+    }
     return Py_NewRef(object);
 }
 
@@ -169,6 +217,9 @@ static PyObject *profiler_exit(PyObject *object, PyObject *const *args, Py_ssize
     }
     set_live(self, 0);
     py_context_tidy(self->state);
+    if (self->attaches || self->state->hot.attached) {
+        py_publish_current(self->state);
+    }
     enigma_status status = seal(self);
     bool failed = count > 0 && args[0] != Py_None; /* then that exception leaves, unless somebody pressed a key */
     if (status != ENIGMA_OK && (!failed || status == ENIGMA_E_INTERRUPTED)) {
@@ -179,13 +230,14 @@ static PyObject *profiler_exit(PyObject *object, PyObject *const *args, Py_ssize
 
 PyDoc_STRVAR(
     profile_doc,
-    "profile($module, /, record_shapes=False, profile_memory=False, capture=None)\n--\n\n"
+    "profile($module, /, record_shapes=False, profile_memory=False, capture=None, attach=None)\n--\n\n"
     "Make a Profiler: a context manager that records scopes and dispatches while it is active.\n\n"
     "record_shapes: keep the inputs' (shape, dtype) in metadata[\"input_shapes\"] of dispatches.\n"
     "profile_memory: count input_bytes and output_bytes of dispatches.\n"
-    "capture: a path that ends in .gputrace, written by Metal's capture.\n\n"
-    "Raises ValueError for a capture path with another suffix; entering raises RuntimeError when capture is not\n"
-    "possible.");
+    "capture: a path that ends in .gputrace, written by Metal's capture.\n"
+    "attach: \"cuda\", or a tuple or list of such names: record what any code in the process launches with CUDA.\n\n"
+    "Raises ValueError for a capture path with another suffix and for a name in attach that is none; entering raises\n"
+    "RuntimeError when capture or attaching is not possible.");
 
 PyDoc_STRVAR(events_doc, "events($self, /)\n--\n\nThe recorded events, a list of ProfilerEvent in order of ending.");
 PyDoc_STRVAR(key_averages_doc, "key_averages($self, /, *, group_by='name')\n--\n\n"

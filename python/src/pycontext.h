@@ -146,6 +146,12 @@ void py_frame_close_late(Scope *frame, PyObject *error);
 int py_context_push_profiler(py_state *state, Profiler *profiler);
 /* Takes what is closed off the calling context's stack. */
 void py_context_tidy(py_state *state);
+/* The calling context's place, settled; *drop: as of py_cell_current. */
+py_place py_place_now(py_state *state, PyObject **drop);
+
+/* publish.c: tells the library where the thread's context records from now on. */
+void py_publish(py_state *state, PyThreadState *thread, py_place here);
+void py_publish_current(py_state *state);
 
 #if PY_CONTEXT_IN_PLACE
 #define PY_NO_CELL ((Cell *)1) /* cached: the context has none */

@@ -49,6 +49,7 @@ typedef struct Cell Cell;
 #define PY_PARTS(XX)                                                                                                   \
     XX(errors)                                                                                                         \
     XX(context)                                                                                                        \
+    XX(publish)                                                                                                        \
     XX(scope)                                                                                                          \
     XX(profiler)                                                                                                       \
     XX(export)                                                                                                         \
@@ -64,6 +65,7 @@ typedef struct Cell Cell;
 #define PY_OBJECTS(XX)                                                                                                 \
     XX(variable) /* the ContextVar */                                                                                  \
     XX(dead_ref) /* a weak reference to nothing */                                                                     \
+    XX(published) /* a dict: addresses of contexts that the library has a note of, and weak references to them */      \
     XX(word_name)                                                                                                      \
     XX(word_metrics)                                                                                                   \
     XX(word_category)                                                                                                  \
@@ -103,6 +105,7 @@ PY_TYPES(PY_SPEC_EXTERN_)
 /* context.c and scope.c's; the hot path reads nothing else. */
 typedef struct py_hot {
     Py_ssize_t live;  /* profilers entered and not yet left; 0: scopes are off */
+    Py_ssize_t attached; /* of these, those that attach to something */
     Py_ssize_t stale; /* frames closed out of order that are still in some stack */
     Cell *cell;       /* that of thread cell_thread since its context switch number cell_switch */
     uint64_t cell_thread, cell_switch;
@@ -119,6 +122,7 @@ struct py_state {
 #define PY_OBJECT_FIELD_(name) PyObject *name;
     PY_OBJECTS(PY_OBJECT_FIELD_)
 #undef PY_OBJECT_FIELD_
+    int publishes; /* publish.c's */
 };
 
 static inline py_state *py_state_of(PyObject *module) { return (py_state *)PyModule_GetState(module); }
@@ -233,6 +237,7 @@ struct Profiler {
     enigma_profiler *recorder; /* as long as the object */
     int live;                  /* entered and not yet left: nothing is recorded otherwise */
     int entered, sealed;
+    int attaches;              /* to something, so contexts tell where they record */
     PyObject *snapshot; /* the final one, once somebody asked */
     py_place outer;     /* where it was entered; holds its profiler */
     PyObject *category; /* the one numbered last, and its number */

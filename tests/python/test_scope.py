@@ -288,7 +288,7 @@ def test_record_function_is_a_scope():
 def test_signatures():
     assert str(inspect.signature(scope)) == "(name, *, metrics=None, category='scope', **metadata)"
     assert str(inspect.signature(record_function)) == "(name, *, category='python', metrics=None, **metadata)"
-    assert str(inspect.signature(profile)) == "(record_shapes=False, profile_memory=False, capture=None)"
+    assert str(inspect.signature(profile)) == "(record_shapes=False, profile_memory=False, capture=None, attach=None)"
     assert str(inspect.signature(enigma.get_active_profiler)) == "()"
     for function in (scope, record_function, profile, enigma.get_active_profiler, enigma.Profiler):
         assert inspect.getdoc(function)

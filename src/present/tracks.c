@@ -95,7 +95,21 @@ static enigma_status put_queues(eni_tracks *t, queues *q, uint32_t *track_of)
 
 /* ---- slices ---- */
 
-static enigma_status take_events(eni_tracks *t)
+/* What other threads recorded for one lies on its track: the first of each thread_id stands for all. */
+static enigma_status track_threads(const enigma_profile *profile, uint32_t *track_of)
+{
+    eni_map first = {NULL, 0, 0};
+    enigma_status status = ENIGMA_OK;
+    for (size_t i = 0; i < profile->thread_count && status == ENIGMA_OK; i++) {
+        const uint32_t *found = eni_map_put(&first, profile->threads[i].thread_id, (uint32_t)i);
+        status = found == NULL ? ENI_NO_MEMORY() : ENIGMA_OK;
+        track_of[i] = found == NULL ? 0 : *found;
+    }
+    eni_map_free(&first);
+    return status;
+}
+
+static enigma_status take_events(eni_tracks *t, const uint32_t *track_of)
 {
     const enigma_profile *profile = t->profile;
     t->cpu = eni_alloc(profile->event_count * sizeof *t->cpu);
@@ -105,8 +119,9 @@ static enigma_status take_events(eni_tracks *t)
     }
     for (size_t i = 0; i < profile->event_count; i++) {
         const eni_event *event = &profile->events[i];
-        t->cpu[i] = (eni_slice){event->start_ns, event->end_ns, event->thread, profile->nodes[event->node].depth,
-                                (uint32_t)i,     event->parent};
+        t->cpu[i] =
+            (eni_slice){event->start_ns, event->end_ns, track_of[event->thread], profile->nodes[event->node].depth,
+                        (uint32_t)i,     event->parent};
     }
     t->cpu_count = profile->event_count;
     return ENIGMA_OK;
@@ -179,7 +194,11 @@ static enigma_status build(eni_tracks *t)
     for (size_t i = 0; i < profile->thread_count; i++) {
         ENI_TRY(put_track(t, (uint32_t)i));
     }
-    ENI_TRY(take_events(t));
+    uint32_t *track_of = eni_alloc((profile->thread_count + 1) * sizeof *track_of);
+    enigma_status status = track_of == NULL ? ENI_NO_MEMORY() : track_threads(profile, track_of);
+    status = status == ENIGMA_OK ? take_events(t, track_of) : status;
+    eni_free(track_of, (profile->thread_count + 1) * sizeof *track_of);
+    ENI_TRY(status);
     ENI_TRY(take_queues(t));
     t->lanes = eni_alloc_zero(t->track_count * sizeof *t->lanes);
     if (t->lanes == NULL) {

@@ -82,7 +82,7 @@ static PyObject *exception_of(enigma_status status)
 static void raise_os_error(int error)
 {
     const char *path = enigma_error_path();
-    PyObject *name = *path ? PyUnicode_DecodeFSDefault(path) : Py_NewRef(Py_None);
+    PyObject *name = PyUnicode_DecodeFSDefault(path); /* "" where the path was */
     PyObject *text = name ? PyUnicode_DecodeLocale(strerror(error), "surrogateescape") : NULL;
     PyObject *value = text ? PyObject_CallFunction(PyExc_OSError, "iOO", error, text, name) : NULL;
     if (value) {

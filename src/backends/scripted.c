@@ -110,8 +110,8 @@ static enigma_status scripted_device_count(uint32_t *out)
 
 static enigma_status check_options(const enigma_scripted_options *options)
 {
-    if (!isfinite(options->tick_ns) || options->tick_ns <= 0.0) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "tick_ns is %g; it must be a number above 0", options->tick_ns);
+    if (!(options->tick_ns > 0.0) || !(options->tick_ns < 1e9)) { /* what a profile's device may have */
+        return ENI_FAIL(ENIGMA_E_INVALID, "tick_ns is %g; it must be above 0 and below 1e9", options->tick_ns);
     }
     if (!isfinite(options->drift_ppm) || fabs(options->drift_ppm) >= 1e6) {
         return ENI_FAIL(ENIGMA_E_INVALID, "drift_ppm is %g; it must be a number below a million", options->drift_ppm);

@@ -572,7 +572,7 @@ static enigma_status add_self_time(enigma_profile *profile)
 
 static void widen(enigma_profile *profile, uint64_t start_ns, uint64_t end_ns)
 {
-    if (profile->start_ns == 0 || start_ns < profile->start_ns) {
+    if (start_ns < profile->start_ns) {
         profile->start_ns = start_ns;
     }
     if (end_ns > profile->end_ns) {
@@ -586,6 +586,7 @@ static void add_counts(enigma_profile *profile)
     counts->events = profile->event_count;
     counts->dropped = profile->header->dropped;
     counts->gpu_events = profile->gpu_count;
+    profile->start_ns = profile->event_count > 0 ? UINT64_MAX : 0; /* a stamp may be 0 */
     for (size_t i = 0; i < profile->event_count; i++) {
         widen(profile, profile->events[i].start_ns, profile->events[i].end_ns);
     }

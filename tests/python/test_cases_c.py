@@ -628,6 +628,21 @@ def test_c23_chrome_two_runtimes(tmp_path):
     assert len({s.pid for s in gpu_slices(chrome_trace(p, tmp_path))}) == 2
 
 
+@pytest.mark.parametrize("start_ns, early_ns", [(0, 0), (0, 100), (1, 0), (1, 500), (500, 499), (500, 10_000)])
+def test_c20_chrome_base_near_zero(tmp_path, start_ns, early_ns):
+    """A host clock that begins at 0, and kernels that would map before that: no stamp is taken for "none", none is negative."""
+    with enigma.testing.scripted_clock(start_ns=start_ns) as clock:
+        runtime = enigma.testing.ScriptedRuntime(clock_offset_ns=10**9)
+        with enigma.profile() as p, scope("s"):
+            runtime.script([(10**9 + start_ns - early_ns, 10**9 + start_ns + 1000)])
+            runtime.prepare("k").dispatch((1, 1, 1), (1, 1, 1))
+            clock.advance(40)
+    trace = chrome_trace(p, tmp_path)
+    stamps = [stamp for e in p.events() for stamp in (e.start_ns, e.gpu_start_ns) if stamp == e.start_ns or e.gpu_end_ns]
+    assert trace.data["metadata"]["baseTimeNanoseconds"] == min(stamps) == max(0, start_ns - early_ns)
+    assert all(e["ts"].text[0] != "-" for e in trace.data["traceEvents"] if "ts" in e)
+
+
 @pytest.mark.parametrize("early_ns", [2_000, 1_000, 500_000])
 def test_c25_chrome_kernel_before_its_launch(sim, tmp_path, early_ns):
     """Kept with its stamps, marked as skewed and counted; no negative dur."""
@@ -872,8 +887,9 @@ def test_c29_missing_parent(small, tmp_path, export, path):
                                          ("a\0b", ValueError), (b"a\0b", ValueError), ("", FileNotFoundError)])
 def test_c29_what_is_no_path(small, export, path, error):
     """TypeError, ValueError for a NUL, FileNotFoundError for the empty one."""
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         export(small, path)
+    assert not isinstance(caught.value, OSError) or caught.value.filename == path
 
 
 @exports

@@ -126,19 +126,26 @@ PyObject *py_str(enigma_text text)
 
 /* ---- Numbers and metrics ----------------------------------------------------------------------------------------------- */
 
-/* As a double, infinite beyond its range, so that a count never wraps. */
-static int double_of_int(PyObject *value, double *out)
+/* As a double, infinite beyond its range, so that a count never wraps; also for a Fraction. */
+static int double_of(PyObject *value, double *out)
 {
-    *out = PyLong_AsDouble(value);
-    if (*out == -1.0 && PyErr_Occurred()) {
-        int overflow;
-        if (!PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            return -1;
-        }
-        PyErr_Clear();
-        PyLong_AsLongLongAndOverflow(value, &overflow);
-        *out = overflow < 0 ? -Py_HUGE_VAL : Py_HUGE_VAL;
+    *out = PyLong_Check(value) ? PyLong_AsDouble(value) : PyFloat_AsDouble(value);
+    if (*out != -1.0 || !PyErr_Occurred()) {
+        return 0;
     }
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        return -1;
+    }
+    PyObject *overflow = py_error_take();
+    PyObject *zero = PyLong_FromLong(0);
+    int negative = zero == NULL ? -1 : PyObject_RichCompareBool(value, zero, Py_LT);
+    Py_XDECREF(zero);
+    *out = negative > 0 ? -Py_HUGE_VAL : Py_HUGE_VAL;
+    if (negative < 0) {
+        py_error_chain(overflow);
+        return -1;
+    }
+    Py_XDECREF(overflow);
     return 0;
 }
 
@@ -162,15 +169,9 @@ int py_number(PyObject *value, const char *what, PyObject *key, double *out)
         *out = PyFloat_AS_DOUBLE(value);
         return 0;
     }
-    if (PyLong_Check(value)) {
-        return double_of_int(value, out);
-    }
     PyNumberMethods *number = Py_TYPE(value)->tp_as_number;
-    if (number && (number->nb_float || number->nb_index)) {
-        *out = PyFloat_AsDouble(value);
-        if (*out != -1.0 || !PyErr_Occurred()) {
-            return 0;
-        }
+    if (number && (number->nb_float || number->nb_index) && double_of(value, out) == 0) {
+        return 0;
     }
     not_a_number(what, key, value);
     return -1;
@@ -187,7 +188,7 @@ static int metric_of(py_arena *arena, PyObject *key, PyObject *value, enigma_met
         return -1;
     }
     if (strlen(text.data) != text.size) {
-        PyErr_Format(PyExc_TypeError, "metrics keys must not contain a NUL (%R)", key);
+        PyErr_Format(PyExc_ValueError, "metrics keys must not contain a NUL (%R)", key);
         return -1;
     }
     out->key = text.data;
@@ -302,7 +303,7 @@ static int int_value(PyObject *object, enigma_value *out)
     out->as.integer = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (overflow) {
         out->type = ENIGMA_DOUBLE;
-        return double_of_int(object, &out->as.number);
+        return double_of(object, &out->as.number);
     }
     return out->as.integer == -1 && PyErr_Occurred() ? -1 : 0;
 }

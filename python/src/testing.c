@@ -6,21 +6,36 @@
 
 /* ---- ScriptedRuntime ---- */
 
+static int take_offset(PyObject *value, int64_t *out)
+{
+    int overflow;
+    if (!PyIndex_Check(value) || PyBool_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "clock_offset_ns must be an int, not %.200s", Py_TYPE(value)->tp_name);
+        return -1;
+    }
+    *out = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow != 0) {
+        PyErr_Format(PyExc_ValueError, "clock_offset_ns must be from -2**63 to 2**63 - 1, not %R", value);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *scripted_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static const char *const keywords[] = {"clock_offset_ns", "drift_ppm", "tick_ns", "counter_bits",
                                            "queues",          "devices",   NULL};
     enigma_scripted_options options = ENIGMA_SCRIPTED_OPTIONS_INIT;
-    long long offset = 0;
-    PyObject *bits = NULL, *queues = NULL, *devices = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|LddOOO:ScriptedRuntime", (char **)keywords, &offset,
-                                     &options.drift_ppm, &options.tick_ns, &bits, &queues, &devices) ||
+    PyObject *offset = NULL, *drift = NULL, *tick = NULL, *bits = NULL, *queues = NULL, *devices = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOOOO:ScriptedRuntime", (char **)keywords, &offset, &drift, &tick,
+                                     &bits, &queues, &devices) ||
+        (offset != NULL && take_offset(offset, &options.clock_offset_ns) < 0) ||
+        (drift != NULL && py_number(drift, "drift_ppm", NULL, &options.drift_ppm) < 0) ||
+        (tick != NULL && py_number(tick, "tick_ns", NULL, &options.tick_ns) < 0) ||
         (bits != NULL && py_index32(bits, "counter_bits", &options.counter_bits) < 0) ||
         (queues != NULL && py_index32(queues, "queues", &options.queues) < 0) ||
         (devices != NULL && py_index32(devices, "devices", &options.devices) < 0)) {
         return NULL;
     }
-    options.clock_offset_ns = offset;
     enigma_runtime *runtime = NULL;
     if (py_check(enigma_scripted_open(&options, &runtime)) < 0) {
         return NULL;
@@ -43,13 +58,19 @@ static Kernel *kernel_of(Runtime *self, PyObject *name)
         PyErr_Format(PyExc_TypeError, "name must be a str or a Kernel, not %.200s", Py_TYPE(name)->tp_name);
         return NULL;
     }
-    Py_ssize_t size;
-    desc.name = PyUnicode_AsUTF8AndSize(name, &size);
-    if (desc.name != NULL && strlen(desc.name) != (size_t)size) {
-        PyErr_SetString(PyExc_ValueError, "a kernel's name has no NUL");
+    enigma_text text;
+    PyObject *owner, *kernel = NULL;
+    if (py_text(name, &text, &owner) < 0) {
         return NULL;
     }
-    return desc.name == NULL ? NULL : (Kernel *)py_compile(self, &desc, name);
+    desc.name = text.data;
+    if (strlen(text.data) != text.size) {
+        PyErr_SetString(PyExc_ValueError, "a kernel's name has no NUL");
+    } else {
+        kernel = py_compile(self, &desc, name);
+    }
+    Py_XDECREF(owner);
+    return (Kernel *)kernel;
 }
 
 static PyObject *scripted_prepare(PyObject *op, PyObject *args, PyObject *kwargs)
@@ -70,6 +91,24 @@ static PyObject *scripted_prepare(PyObject *op, PyObject *args, PyObject *kwargs
 
 /* ---- script() ---- */
 
+static int take_stamp(PyObject *item, uint64_t *out)
+{
+    PyObject *number = PyBool_Check(item) || !PyIndex_Check(item) ? NULL : PyNumber_Index(item);
+    if (number == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_Format(PyExc_TypeError, "a stamp must be an int, not %.200s", Py_TYPE(item)->tp_name);
+        }
+        return -1;
+    }
+    *out = PyLong_AsUnsignedLongLong(number);
+    Py_DECREF(number);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "a stamp is from 0 to 2**64 - 1, not %R", item);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static int take_stamps(PyObject *entry, enigma_script *out)
 {
     uint64_t stamps[2];
@@ -78,18 +117,7 @@ static int take_stamps(PyObject *entry, enigma_script *out)
         return -1;
     }
     for (Py_ssize_t i = 0; i < 2; i++) {
-        PyObject *item = PyTuple_GET_ITEM(entry, i);
-        PyObject *number = PyBool_Check(item) ? NULL : PyNumber_Index(item);
-        stamps[i] = number == NULL ? 0 : PyLong_AsUnsignedLongLong(number);
-        Py_XDECREF(number);
-        if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-            PyErr_Clear();
-            PyErr_Format(PyExc_ValueError, "a stamp is from 0 to 2**64 - 1, not %R", item);
-        }
-        if (number == NULL && !PyErr_Occurred()) {
-            PyErr_SetString(PyExc_TypeError, "a stamp must be an int, not bool");
-        }
-        if (PyErr_Occurred()) {
+        if (take_stamp(PyTuple_GET_ITEM(entry, i), &stamps[i]) < 0) {
             return -1;
         }
     }

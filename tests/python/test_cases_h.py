@@ -1,7 +1,10 @@
 """Cases H: bad input. Errors come at the call that is wrong, whether a profiler is active or not."""
 
 import contextlib
+import decimal
+import fractions
 import math
+import re
 import time
 
 import enigma
@@ -147,7 +150,7 @@ class Index:
 
 @pytest.mark.parametrize("value, kept", [
     (-1, -1.0), (-1e9, -1e9), (0, 0.0), (True, 1.0), (Real(), 2.5), (Index(), 7.0), (np.float32(0.5), 0.5), (np.int64(3), 3.0),
-    (np.uint64(2**63), 2.0**63), (np.array(4.0), 4.0), (-0.0, -0.0), (5e-324, 5e-324)], ids=repr)
+    (np.uint64(2**63), 2.0**63), (np.array(4.0), 4.0), (-0.0, -0.0), (5e-324, 5e-324), (fractions.Fraction(1, 4), 0.25), (decimal.Decimal("1.5"), 1.5)], ids=repr)
 def test_h02_numbers_are_kept_as_given(sim, tmp_path, value, kept):
     """Negative numbers, bools, NumPy scalars and what has __float__ are numbers."""
     with enigma.profile() as p:
@@ -156,6 +159,29 @@ def test_h02_numbers_are_kept_as_given(sim, tmp_path, value, kept):
     assert named(p, "s").metrics == {"flops": kept} and type(named(p, "s").metrics["flops"]) is float
     assert one(p.key_averages().rows()).metrics == {"flops": kept}
     assert export_all(p, tmp_path)["hatchet"]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("make", [lambda x: x, fractions.Fraction, lambda x: fractions.Fraction(2 * x, 3), decimal.Decimal])
+def test_h02_numbers_beyond_a_double(make, sign):
+    """As large as it gets, of the same sign; an error nowhere."""
+    with enigma.profile() as p:
+        with scope("s", metrics={"flops": make(sign * 10**400)}):
+            pass
+    assert named(p, "s").metrics == {"flops": sign * math.inf}
+
+
+@pytest.mark.parametrize("key", ["\0", "a\0b", "flops\0"])
+def test_h02_nul_in_a_key(key):
+    """ValueError that shows the key; for a hook a warning."""
+    with simulating() as sim, enigma.profile() as p:
+        with pytest.raises(ValueError, match=re.escape(repr(key))):
+            scope("s", metrics={key: 1}).__enter__()
+        enigma.register_kernel_hook("k", lambda **_: {key: 1})
+        with pytest.warns(RuntimeWarning, match=re.escape(repr(key))):
+            sim.run("k")
+        enigma.unregister_kernel_hook("k")
+    assert [e.metrics for e in p.events()] == [{}]
 
 
 class Raises:

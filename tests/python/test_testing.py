@@ -238,22 +238,42 @@ def test_drift_is_followed(clock):
 
 @pytest.mark.parametrize("options", [
     {"tick_ns": 0.0}, {"tick_ns": -1.0}, {"tick_ns": float("nan")}, {"counter_bits": 0}, {"counter_bits": 65},
-    {"queues": 0}, {"devices": 0}, {"queues": -1}, {"drift_ppm": float("inf")}, {"counter_bits": 2**40}], ids=str)
+    {"queues": 0}, {"devices": 0}, {"queues": -1}, {"drift_ppm": float("inf")}, {"counter_bits": 2**40},
+    {"tick_ns": 1e300}, {"tick_ns": 1e9}, {"tick_ns": float("inf")}, {"clock_offset_ns": 2**63}], ids=str)
 def test_wrong_options(options):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=next(iter(options))):
         ScriptedRuntime(**options)
+
+
+@pytest.mark.parametrize("tick_ns", [1e-300, 1e-3, 1 / 3, 1e6, 999_999_999.0])
+def test_any_tick_that_is_taken_can_be_read(tick_ns):
+    """Whatever the ticks are, the profile has its events."""
+    with scripted_clock():
+        (event,) = record(ScriptedRuntime(tick_ns=tick_ns).prepare("k"))
+    assert event.gpu_time_us == pytest.approx(0.0 if tick_ns > 1000 or tick_ns < 1e-6 else 1.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("options", [{"queues": 1.5}, {"devices": "1"}, {"clock_offset_ns": 1.5}, {"drift_ppm": "1"},
-                                     {"nope": 1}], ids=str)
+                                     {"tick_ns": None}, {"clock_offset_ns": True}, {"nope": 1}], ids=str)
 def test_wrong_option_types(options):
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=next(iter(options))):
         ScriptedRuntime(**options)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "k\udfff\ud83d", "\u202ek", "\U0001f680", " ", "k\x1b[0m", "k" * 100_000], ids=ascii)
+def test_any_kernel_name(name):
+    """A hook finds it, and the event has the same text."""
+    enigma.register_kernel_hook(name, lambda **_: {"flops": 1})
+    try:
+        (event,) = record(ScriptedRuntime().prepare(name))
+    finally:
+        enigma.unregister_kernel_hook(name)
+    assert (event.kernel_name, event.metrics) == (name, {"flops": 1})
 
 
 @pytest.mark.parametrize("entry, error", [
     ((1,), ValueError), ((1, 2, 3), ValueError), ((-1, 2), ValueError), ((1, 2**64), ValueError), (("1", 2), TypeError),
-    ((True, 2), TypeError), ((1.0, 2), TypeError), ([1, 2], TypeError), (5, TypeError), (ValueError, TypeError)], ids=str)
+    ((True, 2), TypeError), ((1.0, 2), TypeError), ((None, 2), TypeError), ((1, float("nan")), TypeError), ([1, 2], TypeError), (5, TypeError), (ValueError, TypeError)], ids=str)
 def test_wrong_entries_queue_nothing(fake, entry, error):
     with pytest.raises(error):
         fake.script([(1, 500_001), entry])

@@ -275,8 +275,9 @@ def python(code, *arguments, check=True, **options):
 
 
 LIBC = ctypes.CDLL(None)
-measures_memory = pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps freed memory and needs a large address space")
+ASAN = "libasan" in os.environ.get("LD_PRELOAD", "")
+measures_memory = pytest.mark.skipif(ASAN, reason="AddressSanitizer keeps freed memory and needs a large address space")
+forks_beside_threads = pytest.mark.skipif(ASAN, reason="AddressSanitizer's allocator may stay locked in a forked child")
 
 
 def resident_kib():

@@ -13,7 +13,8 @@ import enigma
 import numpy as np
 import pytest
 from caselib import (
-    GRID, MS, SOURCE, THREADS, US, assert_flagged, dispatch, dispatches, export_all, measures_memory, named, one, python, resident_kib,
+    GRID, MS, SOURCE, THREADS, US, assert_flagged, dispatch, dispatches, export_all, forks_beside_threads,
+    measures_memory, named, one, python, resident_kib,
     row_of, simulating, strict_json)
 
 scope = enigma.scope
@@ -299,6 +300,7 @@ def test_f07_fork_in_a_scope(tmp_path):
     assert sorted(s.name for s in parent.slices if s.name in ("before", "p", "c")) == ["before", "p"]
 
 
+@forks_beside_threads
 def test_f07_fork_while_threads_record(tmp_path):
     """Forking again and again while other threads record, intern and export never deadlocks the child."""
     python(PRELUDE + """

@@ -2,12 +2,13 @@
 
 Called by tests/python/test_cases_*.py only. Every number comes from the scripted clock, so tests assert it exactly.
 
-Cases without a test in test_cases_*.py:
+Cases that have no test in test_cases_*.py, or only a part of one:
 
-    A25, B10, B11  C only: tests/api/test_scopes.c and tests/api/test_threads.c (B08 and B13 have Python siblings here)
+    A23            that a capture is stopped when the body raises needs Metal; the errors elsewhere are tested
+    A25, B10       C only: tests/api/test_scopes.c and tests/api/test_threads.c, as is B11, which has a sibling here
     C31            needs the Perfetto protobuf exporter, which is not offered yet
     C32            needs the speedscope and folded exporters, which are not offered yet
-    D05            CUDA and Metal are not built; OpenCL and the scripted backend's ticks are tested
+    D05            OpenCL and the scripted backend's ticks are tested; CUDA's and Metal's units need their devices
     D17            needs a fake OpenCL driver; that the time is the kernel's own event's is asserted on a real device
     E01, E02       need the host-gap and warm-up reports of the benchmark options
     E04            needs the cold-cache option

@@ -11,7 +11,7 @@ __all__: list[str]
 
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 _Size3 = tuple[int, int, int] | list[int]
-_Metrics = dict[str, float]
+_Metrics = Mapping[str, float]  # at run time a dict; a dict[str, int] is no dict[str, float] to type checkers
 _Input = Buffer | Any  # the buffer protocol, or __dlpack__ on the CPU
 _OutputSize = int | Sequence[int] | None
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -46,7 +46,7 @@ class scope:
         cls,
         name: str,
         *,
-        metrics: Mapping[str, float] | None = None,
+        metrics: _Metrics | None = None,
         category: str = "scope",
         **metadata: object,
     ) -> Self: ...
@@ -64,7 +64,7 @@ def record_function(
     name: str,
     *,
     category: str = "python",
-    metrics: Mapping[str, float] | None = None,
+    metrics: _Metrics | None = None,
     **metadata: object,
 ) -> scope: ...
 def get_active_profiler() -> Profiler | None: ...
@@ -90,7 +90,7 @@ class ProfilerEvent:
         buffer_count: int = 0,
         gpu_time_us: float = 0.0,
         call_path: Sequence[str] = (),
-        metrics: dict[str, float] = {},
+        metrics: _Metrics = {},
         metadata: dict[str, Any] = {},
         thread_id: int = 0,
         queue_id: int = 0,

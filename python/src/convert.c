@@ -77,7 +77,7 @@ int py_text(PyObject *str, enigma_text *out, PyObject **owner)
 {
     *owner = NULL;
     if (!PyUnicode_Check(str)) {
-        PyErr_Format(PyExc_TypeError, "expected str, not %.200s", Py_TYPE(str)->tp_name);
+        PyErr_Format(PyExc_TypeError, "a name must be a str, not %.200s", Py_TYPE(str)->tp_name);
         return -1;
     }
     Py_ssize_t size;

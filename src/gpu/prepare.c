@@ -39,8 +39,8 @@ static enigma_status check_memory(const enigma_kernel *kernel, uint32_t index, s
     char what[160];
     describe_argument(kernel->info, index, what);
     if (kernel->info->arguments[index].class_ == ENI_ARGUMENT_SCALAR) {
-        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s is passed by value; a buffer of %zu bytes was given", what,
-                        kernel->name.data, size);
+        return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s is passed by value, but a buffer of %zu bytes was given; "
+                        "give a scalar (in Python a 0-d value, such as ctypes.c_float(2))", what, kernel->name.data, size);
     }
     if (size == 0) {
         return ENI_FAIL(ENIGMA_E_INVALID, "%s of kernel %s: a buffer needs at least 1 byte", what, kernel->name.data);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "aggregate/forest.h"
 #include "aggregate/ids.h"
 
 static enigma_status groups_init(eni_groups *groups, size_t node_count)
@@ -52,8 +53,6 @@ static enigma_status find_node(finder *find, uint32_t index)
         *number = (uint32_t)groups->count++;
         groups->items[*number] =
             (eni_group){.name = node->name, .kernel = node->kernel, .node = index, .first = *number};
-    } else {
-        groups->repeats = true;
     }
     groups->of_node[index] = *number;
     return ENIGMA_OK;
@@ -69,6 +68,69 @@ static enigma_status find_all(finder *find)
         }
     }
     return ENIGMA_OK;
+}
+
+/* ---- recursion ---- */
+
+#define STEPS 64 /* how far up an event's parent is looked for among the nodes above its own */
+
+static bool is_above(const eni_node_info *nodes, uint32_t above, uint32_t at)
+{
+    for (int steps = 0; steps < STEPS && at != 0 && at != ENI_NONE; steps++) {
+        at = nodes[at].parent;
+        if (at == above) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether every event lies below an event of a node above its own, so that what is true of nodes is true of events. */
+static bool events_follow_nodes(const enigma_profile *profile)
+{
+    const eni_node_info *nodes = profile->nodes;
+    for (size_t i = 0; i < profile->event_count; i++) {
+        const eni_event *event = &profile->events[i];
+        if (event->parent != ENI_NONE && !is_above(nodes, profile->events[event->parent].node, event->node)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether some node lies below another of its group: open counts the nodes of each group that are entered. */
+static bool walk_nodes(const eni_groups *groups, const eni_forest *forest, uint32_t *open)
+{
+    eni_forest_step step = {0};
+    while (eni_forest_next(forest, &step)) {
+        uint32_t group = groups->of_node[step.at];
+        if (group == ENI_NONE) {
+            continue;
+        }
+        open[group] += step.entering ? 1 : UINT32_MAX;
+        if (step.entering && open[group] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enigma_status find_nested(const enigma_profile *profile, eni_groups *groups)
+{
+    if (groups->count == 0 || !events_follow_nodes(profile)) {
+        groups->nested = groups->count > 0;
+        return ENIGMA_OK;
+    }
+    eni_forest forest;
+    ENI_TRY(eni_forest_init(&forest, &profile->nodes[0].parent, sizeof(eni_node_info), profile->node_count));
+    uint32_t *open = eni_alloc_zero(groups->count * sizeof *open);
+    enigma_status status = open == NULL ? ENI_NO_MEMORY() : ENIGMA_OK;
+    if (status == ENIGMA_OK) {
+        groups->nested = walk_nodes(groups, &forest, open);
+    }
+    eni_free(open, groups->count * sizeof *open);
+    eni_forest_free(&forest);
+    return status;
 }
 
 /* ---- call paths ---- */
@@ -185,6 +247,9 @@ enigma_status eni_groups_find(const enigma_profile *profile, enum enigma_group g
     if (status == ENIGMA_OK) {
         status = find_all(&find);
     }
+    if (status == ENIGMA_OK) {
+        status = find_nested(profile, out);
+    }
     if (status == ENIGMA_OK && group == ENIGMA_GROUP_CALL_PATH && out->count > 0) {
         status = describe_paths(profile, out, arena);
     }
@@ -258,7 +323,9 @@ enigma_status eni_groups_merge(const enigma_profile *profile, const eni_groups *
     for (size_t i = 0; i < from->node_count && status == ENIGMA_OK; i++) {
         out->of_node[i] = from->of_node[i] == ENI_NONE ? ENI_NONE : moved[from->of_node[i]];
     }
-    out->repeats = true;
+    if (status == ENIGMA_OK) {
+        status = find_nested(profile, out);
+    }
     eni_free(moved, from->count * sizeof *moved);
     if (status != ENIGMA_OK) {
         eni_groups_free(out);

@@ -19,7 +19,7 @@ typedef struct eni_groups {
     size_t count, capacity;
     uint32_t *of_node; /* the group of each node, ENI_NONE for nodes without events */
     size_t node_count;
-    bool repeats; /* some group has several nodes, so an event may lie below another of its group */
+    bool nested; /* an event may lie below another of its group */
 } eni_groups;
 
 /* Finds the groups of a profile's events; texts that are made go to arena. */

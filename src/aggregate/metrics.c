@@ -7,14 +7,14 @@
 
 enigma_status eni_metrics_init(eni_metric_table *table, size_t groups)
 {
-    *table = (eni_metric_table){0};
+    *table = (eni_metric_table){.rate_keys = {NONE, NONE}};
     table->chains = eni_alloc(groups * sizeof *table->chains);
     if (table->chains == NULL && groups != 0) {
         return ENI_NO_MEMORY();
     }
     table->groups = groups;
     for (size_t i = 0; i < groups; i++) {
-        table->chains[i] = (struct eni_metric_chain){NONE, NONE, 0};
+        table->chains[i] = (struct eni_metric_chain){NONE, NONE, 0, NONE};
     }
     return ENIGMA_OK;
 }
@@ -39,20 +39,78 @@ static enigma_status append(eni_metric_table *table, uint32_t group, enigma_text
     return ENIGMA_OK;
 }
 
-enigma_status eni_metrics_add(eni_metric_table *table, uint32_t group, enigma_text key, double value)
+static enigma_text key_of(const enigma_profile *profile, uint32_t name)
 {
-    uint32_t key_id;
-    key = key.data == NULL ? eni_text_of("") : key; /* a damaged file may have no name there */
-    ENI_TRY(eni_ids_get(&table->keys, key, &key_id));
+    enigma_text key;
+    return eni_profile_name(profile, name, &key) ? key : eni_text_of(""); /* a damaged file may have no name there */
+}
+
+/* A key that was not met lately: by its text, since equal texts may lie in several places of a damaged file. */
+static enigma_status look_up(eni_metric_table *table, const enigma_profile *profile, uint32_t name, uint32_t *out)
+{
+    enigma_text key = key_of(profile, name);
+    ENI_TRY(eni_ids_get(&table->keys, key, out));
+    enum eni_rate rate = eni_rate_of(key);
+    if (rate != ENI_RATE_COUNT) {
+        table->rate_keys[rate] = *out;
+    }
+    if (name != 0) {
+        table->recent[name % ENI_METRIC_RECENT] = (struct eni_metric_recent){name, *out};
+    }
+    return ENIGMA_OK;
+}
+
+/* The total of a key that is not the one expected; made when it is the first. Its text is the profile's, which outlives the table. */
+static enigma_status find_total(eni_metric_table *table, const enigma_profile *profile, uint32_t group, uint32_t name,
+                                uint32_t key_id, uint32_t *out)
+{
     uint32_t *slot = eni_map_put(&table->slots, (uint64_t)group << 32 | key_id, NONE);
     if (slot == NULL) {
         return ENI_NO_MEMORY();
     }
     if (*slot == NONE) {
+        enigma_text key = key_of(profile, name);
         ENI_TRY(append(table, group, key, key_id));
         *slot = (uint32_t)(table->count - 1);
     }
-    eni_sum_add(&table->totals[*slot].sum, value);
+    *out = *slot;
+    return ENIGMA_OK;
+}
+
+static enigma_status add_one(eni_metric_table *table, const enigma_profile *profile, uint32_t group,
+                             const eni_metric_entry *entry, uint32_t key_id)
+{
+    struct eni_metric_chain *chain = &table->chains[group];
+    uint32_t slot = chain->next;
+    if (slot == NONE || table->totals[slot].key_id != key_id) {
+        ENI_TRY(find_total(table, profile, group, entry->key, key_id, &slot));
+    }
+    eni_metric_total *total = &table->totals[slot];
+    eni_sum_add(&total->sum, entry->value);
+    chain->next = total->next == NONE ? chain->first : total->next;
+    return ENIGMA_OK;
+}
+
+enigma_status eni_metrics_add(eni_metric_table *table, const enigma_profile *profile, const eni_event *event,
+                              uint32_t group, uint32_t *carried)
+{
+    eni_cursor cursor = {0};
+    const eni_metric_entry *entries;
+    size_t count;
+    *carried = 0;
+    while ((entries = eni_profile_next_metrics(profile, event, &cursor, &count)) != NULL) {
+        for (size_t i = 0; i < count; i++) {
+            const struct eni_metric_recent *recent = &table->recent[entries[i].key % ENI_METRIC_RECENT];
+            uint32_t key_id = recent->key_id;
+            if (recent->name != entries[i].key || recent->name == 0) {
+                ENI_TRY(look_up(table, profile, entries[i].key, &key_id));
+            }
+            for (uint32_t rate = 0; rate < ENI_RATE_COUNT; rate++) {
+                *carried |= (uint32_t)(key_id == table->rate_keys[rate]) << rate;
+            }
+            ENI_TRY(add_one(table, profile, group, &entries[i], key_id));
+        }
+    }
     return ENIGMA_OK;
 }
 
@@ -68,6 +126,15 @@ const eni_metric_total *eni_metrics_next(const eni_metric_table *table, const en
 }
 
 size_t eni_metrics_count(const eni_metric_table *table, uint32_t group) { return table->chains[group].count; }
+
+const eni_metric_total *eni_metrics_rate(const eni_metric_table *table, uint32_t group, enum eni_rate rate)
+{
+    const eni_metric_total *total = eni_metrics_first(table, group);
+    while (total != NULL && total->key_id != table->rate_keys[rate]) {
+        total = eni_metrics_next(table, total);
+    }
+    return total;
+}
 
 void eni_metrics_free(eni_metric_table *table)
 {

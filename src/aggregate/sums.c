@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
+#include "aggregate/forest.h"
 #include "aggregate/metrics.h"
-#include "aggregate/rates.h"
 
 typedef unsigned __int128 wide;
 
@@ -20,28 +20,29 @@ enum mark {
 #define CARRIES(rate) (MARK_FLOPS << (rate))
 #define BELOW_CARRIER(rate) (MARK_BELOW_FLOPS << (rate))
 
-enum rate { RATE_FLOPS = 0, RATE_BYTES = 1, RATE_COUNT = 2 };
-
-/* One row in the making. */
+/* One row in the making; what every event touches comes first. */
 typedef struct row_sum {
-    uint64_t calls, gpu_calls, timed; /* timed: calls with a duration for min, median, max */
-    wide cpu_ns, gpu_ns, self_ns, busy_ns;
-    uint64_t busy_to; /* end of the last GPU interval */
-    uint64_t input_bytes, output_bytes;
-    size_t samples; /* where its durations lie */
+    uint64_t calls, gpu_calls;
+    uint64_t known; /* calls whose GPU time, if they are GPU work, is known */
+    uint64_t timed; /* durations for min, median, max so far */
+    wide cpu_ns, gpu_ns, self_ns;
     struct {
-        eni_sum count, known; /* over all carriers; over those whose GPU time is known */
-        wide cpu_ns, gpu_ns;
-    } rates[RATE_COUNT];
-    uint32_t open, open_carriers[RATE_COUNT]; /* while walking the forest */
+        wide cpu_ns, gpu_ns; /* over carriers of its metric */
+    } rates[ENI_RATE_COUNT];
+    size_t samples; /* where its durations lie */
+    uint64_t input_bytes, output_bytes;
+    wide busy_ns;
+    uint64_t busy_to;                             /* end of the last GPU interval */
+    eni_sum known_counts[ENI_RATE_COUNT];         /* over carriers whose GPU time is known, where some is not */
+    uint32_t open, open_carriers[ENI_RATE_COUNT]; /* while walking the forest */
 } row_sum;
 
 typedef struct summing {
     const enigma_profile *profile;
     const eni_groups *groups;
     row_sum *rows;
-    uint8_t *marks; /* enum mark of each event */
-    double *samples;
+    uint8_t *marks; /* enum mark of each event; NULL where none can be below another of its row */
+    uint64_t *samples; /* ns */
     eni_metric_table metrics;
 } summing;
 
@@ -54,68 +55,35 @@ static bool gpu_time_known(const summing *sum, const eni_event *event)
 
 /* ---- metrics ---- */
 
-/* Which rate a metric drives; RATE_COUNT: none. */
-static enum rate rate_of(enigma_text key)
-{
-    static const char *const names[RATE_COUNT] = {ENI_RATE_FLOPS, ENI_RATE_BYTES};
-    enum rate rate = RATE_FLOPS;
-    while (rate < RATE_COUNT && !eni_text_equal(key, eni_text_of(names[rate]))) {
-        rate++;
-    }
-    return rate;
-}
-
-static void add_rate_count(summing *sum, size_t index, enum rate rate, double value)
-{
-    const eni_event *event = &sum->profile->events[index];
-    row_sum *row = &sum->rows[group_of(sum, event)];
-    sum->marks[index] |= (uint8_t)CARRIES(rate);
-    eni_sum_add(&row->rates[rate].count, value);
-    if (gpu_time_known(sum, event)) {
-        eni_sum_add(&row->rates[rate].known, value);
-    }
-}
-
-static enigma_status add_metrics(summing *sum)
+/* Adds all metrics before anything else, since marking needs to know the carriers. */
+static enigma_status mark_carriers(summing *sum)
 {
     for (size_t i = 0; i < sum->profile->event_count; i++) {
         const eni_event *event = &sum->profile->events[i];
-        uint32_t group = group_of(sum, event);
-        if (group == ENI_NONE || event->side == 0) {
-            continue;
-        }
-        eni_cursor cursor = {0, 0, 0};
-        enigma_text key;
-        double value;
-        while (eni_profile_next_metric(sum->profile, event, &cursor, &key, &value)) {
-            ENI_TRY(eni_metrics_add(&sum->metrics, group, key, value));
-            enum rate rate = rate_of(key);
-            if (rate != RATE_COUNT) {
-                add_rate_count(sum, i, rate, value);
-            }
+        uint32_t group = event->side == 0 ? ENI_NONE : group_of(sum, event), carried;
+        if (group != ENI_NONE) {
+            ENI_TRY(eni_metrics_add(&sum->metrics, sum->profile, event, group, &carried));
+            sum->marks[i] = (uint8_t)(carried * MARK_FLOPS);
         }
     }
     return ENIGMA_OK;
 }
 
-/* ---- recursion ---- */
-
-/* The events as a forest: the children of each, by links. */
-typedef struct forest {
-    uint32_t *first_child, *next_sibling; /* first_child[event_count]: the roots */
-} forest;
-
-static void forest_link(const enigma_profile *profile, forest *links)
+/* Counts for the rates of rows in which some GPU time is not known. */
+static void add_known(summing *sum, const eni_event *event, row_sum *row)
 {
-    size_t count = profile->event_count;
-    memset(links->first_child, 0xff, (count + 1) * sizeof *links->first_child);
-    for (size_t i = count; i > 0; i--) {
-        uint32_t parent = profile->events[i - 1].parent;
-        uint32_t *head = &links->first_child[parent == ENI_NONE ? count : parent];
-        links->next_sibling[i - 1] = *head;
-        *head = (uint32_t)(i - 1);
+    eni_cursor cursor = {0};
+    enigma_text key;
+    double value;
+    while (eni_profile_next_metric(sum->profile, event, &cursor, &key, &value)) {
+        enum eni_rate rate = eni_rate_of(key);
+        if (rate != ENI_RATE_COUNT) {
+            eni_sum_add(&row->known_counts[rate], value);
+        }
     }
 }
+
+/* ---- recursion ---- */
 
 static void enter(summing *sum, uint32_t index)
 {
@@ -128,7 +96,7 @@ static void enter(summing *sum, uint32_t index)
     if (row->open++ > 0) {
         *marks |= MARK_BELOW;
     }
-    for (int rate = 0; rate < RATE_COUNT; rate++) {
+    for (int rate = 0; rate < ENI_RATE_COUNT; rate++) {
         if (row->open_carriers[rate] > 0) {
             *marks |= (uint8_t)BELOW_CARRIER(rate);
         }
@@ -143,49 +111,31 @@ static void leave(summing *sum, uint32_t index)
         return;
     }
     sum->rows[group].open--;
-    for (int rate = 0; rate < RATE_COUNT; rate++) {
+    for (int rate = 0; rate < ENI_RATE_COUNT; rate++) {
         sum->rows[group].open_carriers[rate] -= (sum->marks[index] & CARRIES(rate)) != 0;
     }
 }
 
-/* Depth first without a stack: down by the first child, on by the sibling, up by the parent. */
-static void forest_walk(summing *sum, const forest *links)
+static void forest_walk(summing *sum, const eni_forest *forest)
 {
-    uint32_t at = links->first_child[sum->profile->event_count];
-    while (at != ENI_NONE) {
-        enter(sum, at);
-        if (links->first_child[at] != ENI_NONE) {
-            at = links->first_child[at];
-            continue;
-        }
-        while (at != ENI_NONE && links->next_sibling[at] == ENI_NONE) {
-            leave(sum, at);
-            at = sum->profile->events[at].parent;
-        }
-        if (at != ENI_NONE) {
-            leave(sum, at);
-            at = links->next_sibling[at];
-        }
+    eni_forest_step step = {0};
+    while (eni_forest_next(forest, &step)) {
+        (step.entering ? enter : leave)(sum, step.at);
     }
 }
 
 static enigma_status mark_recursion(summing *sum)
 {
-    if (!sum->groups->repeats) {
-        return ENIGMA_OK;
+    eni_forest forest;
+    sum->marks = eni_alloc_zero(sum->profile->event_count);
+    if (sum->marks == NULL) {
+        return ENI_NO_MEMORY();
     }
-    size_t size = (sum->profile->event_count + 1) * sizeof(uint32_t);
-    forest links = {eni_alloc(size), eni_alloc(size)};
-    enigma_status status = ENIGMA_OK;
-    if (links.first_child == NULL || links.next_sibling == NULL) {
-        status = ENI_NO_MEMORY();
-    } else {
-        forest_link(sum->profile, &links);
-        forest_walk(sum, &links);
-    }
-    eni_free(links.first_child, size);
-    eni_free(links.next_sibling, size);
-    return status;
+    ENI_TRY(mark_carriers(sum));
+    ENI_TRY(eni_forest_init(&forest, &sum->profile->events[0].parent, sizeof(eni_event), sum->profile->event_count));
+    forest_walk(sum, &forest);
+    eni_forest_free(&forest);
+    return ENIGMA_OK;
 }
 
 /* ---- times ---- */
@@ -197,21 +147,18 @@ static void add_bytes(uint64_t *total, uint64_t bytes)
     }
 }
 
-static void add_event(summing *sum, size_t index)
+static void add_event(const summing *sum, const eni_event *event, uint32_t marks, row_sum *row)
 {
-    const eni_event *event = &sum->profile->events[index];
-    row_sum *row = &sum->rows[group_of(sum, event)];
-    uint8_t marks = sum->marks[index];
     uint64_t cpu_ns = eni_event_duration_ns(event);
     row->calls++;
     row->gpu_calls += event->gpu != ENI_NONE;
-    row->timed += gpu_time_known(sum, event);
+    row->known += gpu_time_known(sum, event);
     row->self_ns += event->self_ns;
     if ((marks & MARK_BELOW) == 0) {
         row->cpu_ns += cpu_ns;
         row->gpu_ns += event->gpu_ns;
     }
-    for (int rate = 0; rate < RATE_COUNT; rate++) {
+    for (int rate = 0; marks != 0 && rate < ENI_RATE_COUNT; rate++) {
         if ((marks & CARRIES(rate)) != 0 && (marks & BELOW_CARRIER(rate)) == 0) {
             row->rates[rate].cpu_ns += cpu_ns;
             row->rates[rate].gpu_ns += event->gpu_ns;
@@ -224,17 +171,35 @@ static void add_event(summing *sum, size_t index)
     }
 }
 
-static void add_events(summing *sum)
+static enigma_status add_events(summing *sum)
 {
     for (size_t i = 0; i < sum->profile->event_count; i++) {
-        if (group_of(sum, &sum->profile->events[i]) != ENI_NONE) {
-            add_event(sum, i);
+        const eni_event *event = &sum->profile->events[i];
+        uint32_t group = group_of(sum, event), carried = 0;
+        if (group == ENI_NONE) {
+            continue;
         }
+        if (sum->marks == NULL && event->side != 0) {
+            ENI_TRY(eni_metrics_add(&sum->metrics, sum->profile, event, group, &carried));
+        }
+        add_event(sum, event, sum->marks == NULL ? carried * MARK_FLOPS : sum->marks[i], &sum->rows[group]);
     }
+    return ENIGMA_OK;
 }
 
 /* min, median and max are over GPU time where every event of a row is GPU work, without those whose time is not known. */
 static bool is_gpu_row(const row_sum *row) { return row->gpu_calls == row->calls; }
+
+static void add_sample(summing *sum, const eni_event *event, row_sum *row)
+{
+    bool known = gpu_time_known(sum, event);
+    if (known && row->known < row->calls && event->side != 0) {
+        add_known(sum, event, row);
+    }
+    if (known || !is_gpu_row(row)) {
+        sum->samples[row->samples + row->timed++] = is_gpu_row(row) ? event->gpu_ns : eni_event_duration_ns(event);
+    }
+}
 
 static enigma_status add_samples(summing *sum)
 {
@@ -242,8 +207,7 @@ static enigma_status add_samples(summing *sum)
     for (size_t i = 0; i < sum->groups->count; i++) {
         row_sum *row = &sum->rows[i];
         row->samples = at;
-        at += is_gpu_row(row) ? row->timed : row->calls;
-        row->timed = 0;
+        at += is_gpu_row(row) ? row->known : row->calls;
     }
     sum->samples = eni_alloc(sum->profile->event_count * sizeof *sum->samples);
     if (sum->samples == NULL) {
@@ -251,12 +215,10 @@ static enigma_status add_samples(summing *sum)
     }
     for (size_t i = 0; i < sum->profile->event_count; i++) {
         const eni_event *event = &sum->profile->events[i];
-        row_sum *row = group_of(sum, event) == ENI_NONE ? NULL : &sum->rows[group_of(sum, event)];
-        if (row == NULL || (is_gpu_row(row) && !gpu_time_known(sum, event))) {
-            continue;
+        uint32_t group = group_of(sum, event);
+        if (group != ENI_NONE) {
+            add_sample(sum, event, &sum->rows[group]);
         }
-        uint64_t ns = is_gpu_row(row) ? event->gpu_ns : eni_event_duration_ns(event);
-        sum->samples[row->samples + row->timed++] = (double)ns / 1000.0;
     }
     return ENIGMA_OK;
 }
@@ -330,12 +292,17 @@ static enigma_status add_busy_all(summing *sum)
 static double us_of(wide ns) { return (double)ns / 1000.0; }
 
 /* Rates are over GPU time; CPU time only where the row has no GPU time at all. */
-static void set_rates(const row_sum *row, enigma_row *out)
+static void set_rates(const summing *sum, uint32_t group, enigma_row *out)
 {
-    double *rates[RATE_COUNT] = {&out->gflops_per_s, &out->gbytes_per_s};
+    const row_sum *row = &sum->rows[group];
+    double *rates[ENI_RATE_COUNT] = {&out->gflops_per_s, &out->gbytes_per_s};
     bool gpu = row->gpu_ns > 0;
-    for (int rate = 0; rate < RATE_COUNT; rate++) {
-        double count = eni_sum_get(gpu ? &row->rates[rate].known : &row->rates[rate].count);
+    for (int rate = 0; rate < ENI_RATE_COUNT; rate++) {
+        const eni_metric_total *total = eni_metrics_rate(&sum->metrics, group, (enum eni_rate)rate);
+        if (total == NULL) {
+            continue;
+        }
+        double count = eni_sum_get(gpu && row->known < row->calls ? &row->known_counts[rate] : &total->sum);
         *rates[rate] = eni_rate_giga_per_s(count, us_of(gpu ? row->rates[rate].gpu_ns : row->rates[rate].cpu_ns));
         if (*rates[rate] != 0.0) {
             out->rate_source = gpu ? ENIGMA_RATE_GPU : ENIGMA_RATE_CPU;
@@ -366,10 +333,10 @@ static enigma_status set_row(const summing *sum, uint32_t group, eni_arena *aren
 {
     const row_sum *row = &sum->rows[group];
     const eni_group *about = &sum->groups->items[group];
-    double *samples = &sum->samples[row->samples];
-    eni_stats stats;
-    eni_stats_sort(samples, row->timed);
-    eni_stats_of(samples, row->timed, &stats);
+    eni_middle ns = {0, 0, 0, 0};
+    if (row->timed > 0) {
+        ns = eni_stats_middle(&sum->samples[row->samples], row->timed);
+    }
     *out = (enigma_row){.struct_size = sizeof *out,
                         .name = about->name,
                         .kernel_name = about->kernel,
@@ -378,9 +345,9 @@ static enigma_status set_row(const summing *sum, uint32_t group, eni_arena *aren
                         .gpu_total_us = us_of(row->gpu_ns),
                         .cpu_avg_us = us_of(row->cpu_ns) / (double)row->calls,
                         .gpu_avg_us = us_of(row->gpu_ns) / (double)row->calls,
-                        .min_us = stats.min,
-                        .median_us = stats.median,
-                        .max_us = stats.max,
+                        .min_us = us_of(ns.min),
+                        .median_us = eni_stats_median(us_of(ns.below), us_of(ns.above)),
+                        .max_us = us_of(ns.max),
                         .self_total_us = us_of(row->self_ns),
                         .gpu_busy_us = us_of(row->busy_ns),
                         .input_bytes = row->input_bytes,
@@ -388,7 +355,7 @@ static enigma_status set_row(const summing *sum, uint32_t group, eni_arena *aren
                         .is_gpu_work = is_gpu_row(row),
                         .call_path = about->path,
                         .call_path_count = about->path_count};
-    set_rates(row, out);
+    set_rates(sum, group, out);
     return set_metrics(sum, group, arena, out);
 }
 
@@ -407,9 +374,10 @@ static enigma_status set_rows(const summing *sum, eni_arena *arena, enigma_row *
 
 static enigma_status sum_all(summing *sum, eni_arena *arena, enigma_row **out)
 {
-    ENI_TRY(add_metrics(sum));
-    ENI_TRY(mark_recursion(sum));
-    add_events(sum);
+    if (sum->groups->nested) {
+        ENI_TRY(mark_recursion(sum));
+    }
+    ENI_TRY(add_events(sum));
     ENI_TRY(add_samples(sum));
     ENI_TRY(add_busy_all(sum));
     return set_rows(sum, arena, out);
@@ -424,9 +392,7 @@ enigma_status eni_rows_sum(const enigma_profile *profile, const eni_groups *grou
         return ENIGMA_OK;
     }
     sum.rows = eni_alloc_zero(count * sizeof *sum.rows);
-    sum.marks = eni_alloc_zero(profile->event_count);
-    enigma_status status =
-        sum.rows == NULL || sum.marks == NULL ? ENI_NO_MEMORY() : eni_metrics_init(&sum.metrics, count);
+    enigma_status status = sum.rows == NULL ? ENI_NO_MEMORY() : eni_metrics_init(&sum.metrics, count);
     if (status == ENIGMA_OK) {
         status = sum_all(&sum, arena, out);
     }

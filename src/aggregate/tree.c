@@ -58,17 +58,6 @@ static enigma_status merge_nodes(building *build)
 
 /* ---- events ---- */
 
-static enigma_status add_metrics(building *build, const eni_event *event, uint32_t slot)
-{
-    eni_cursor cursor = {0, 0, 0};
-    enigma_text key;
-    double value;
-    while (event->side != 0 && eni_profile_next_metric(build->profile, event, &cursor, &key, &value)) {
-        ENI_TRY(eni_metrics_add(&build->metrics, slot, key, value));
-    }
-    return ENIGMA_OK;
-}
-
 static enigma_status add_events(building *build)
 {
     for (size_t i = 0; i < build->profile->event_count; i++) {
@@ -86,7 +75,10 @@ static enigma_status add_events(building *build)
             add_up(&node->input_bytes, launch->input_bytes);
             add_up(&node->output_bytes, launch->output_bytes);
         }
-        ENI_TRY(add_metrics(build, event, slot));
+        if (event->side != 0) {
+            uint32_t carried;
+            ENI_TRY(eni_metrics_add(&build->metrics, build->profile, event, slot, &carried));
+        }
     }
     return ENIGMA_OK;
 }

@@ -137,7 +137,7 @@ static void write_launch(chrome *c, const eni_gpu_event *gpu)
 /* Metrics in an object of their own, so that no key of theirs meets one of ours; equal keys add up, as in rows. */
 static enigma_status write_metrics(chrome *c, const eni_event *event)
 {
-    eni_cursor cursor = {0, 0, 0};
+    eni_cursor cursor = {0};
     enigma_text key;
     double value;
     enigma_field *fields = NULL;
@@ -289,7 +289,7 @@ static enigma_status write_cpu_slices(chrome *c)
 /* The rates of one piece of GPU work. */
 static void write_rates(chrome *c, const eni_event *event)
 {
-    eni_cursor cursor = {0, 0, 0};
+    eni_cursor cursor = {0};
     enigma_text key;
     double value, flops = 0.0, bytes = 0.0;
     while (event->side != 0 && eni_profile_next_metric(c->profile, event, &cursor, &key, &value)) {

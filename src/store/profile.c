@@ -124,39 +124,59 @@ const enigma_field *eni_field_decode(const enigma_profile *profile, eni_arena *a
 
 /* ---- metrics ---- */
 
-/* Blocks are linked newest first; the order of the walk is that of writing. The number of blocks is small. */
-static const eni_side_block *block_number(const enigma_profile *profile, const eni_event *event, uint32_t number)
+/* Moves to the next side block in the order of writing; NULL at the end. Blocks are linked newest first, so of several each step
+ * begins at the newest; most events have one. */
+static const eni_side_block *next_block(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor)
 {
-    const eni_thread_streams *thread = &profile->private_->threads[event->thread];
-    uint32_t count = 0;
-    for (const eni_side_block *b = eni_side_at(thread, event->side); b != NULL; b = eni_side_at(thread, b->next)) {
-        count++;
-    }
-    if (number >= count) {
+    if (cursor->started && cursor->left == 0) {
         return NULL;
     }
+    const eni_thread_streams *thread = &profile->private_->threads[event->thread];
     const eni_side_block *block = eni_side_at(thread, event->side);
-    for (uint32_t skip = count - 1 - number; skip > 0; skip--) {
+    if (block == NULL) {
+        return NULL;
+    }
+    if (!cursor->started) {
+        cursor->started = 1;
+        for (const eni_side_block *b = block; b != NULL; b = b->next == 0 ? NULL : eni_side_at(thread, b->next)) {
+            cursor->left++;
+        }
+    }
+    cursor->left--;
+    for (uint32_t skip = cursor->left; skip > 0; skip--) {
         block = eni_side_at(thread, block->next);
     }
     return block;
 }
 
+const eni_metric_entry *eni_profile_next_metrics(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor,
+                                                 size_t *count)
+{
+    const eni_side_block *block;
+    while (event->side != 0 && (block = next_block(profile, event, cursor)) != NULL) {
+        if (block->metrics != 0) {
+            *count = block->metrics;
+            return eni_side_metrics(block);
+        }
+    }
+    *count = 0;
+    return NULL;
+}
+
 bool eni_profile_next_metric(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor, enigma_text *key,
                              double *value)
 {
-    const eni_side_block *block;
-    while ((block = block_number(profile, event, cursor->block)) != NULL) {
-        if (cursor->index < block->metrics) {
-            const eni_metric_entry *metric = &eni_side_metrics(block)[cursor->index++];
-            eni_profile_name(profile, metric->key, key);
-            *value = metric->value;
-            return true;
-        }
-        cursor->block++;
+    if (cursor->index == cursor->count) {
+        cursor->entries = eni_profile_next_metrics(profile, event, cursor, &cursor->count);
         cursor->index = 0;
+        if (cursor->entries == NULL) {
+            return false;
+        }
     }
-    return false;
+    const eni_metric_entry *metric = &cursor->entries[cursor->index++];
+    eni_profile_name(profile, metric->key, key);
+    *value = metric->value;
+    return true;
 }
 
 /* ---- metadata ---- */
@@ -247,7 +267,8 @@ static void put_written(field_list *list, const enigma_profile *profile, const e
 {
     const eni_span *side = &profile->private_->threads[event->thread].side;
     const eni_side_block *block;
-    for (uint32_t i = 0; !list->failed && (block = block_number(profile, event, i)) != NULL; i++) {
+    eni_cursor cursor = {0};
+    while (!list->failed && event->side != 0 && (block = next_block(profile, event, &cursor)) != NULL) {
         const uint8_t *at = (const uint8_t *)eni_side_fields(block);
         for (uint32_t k = 0; k < block->fields; k++) {
             const uint8_t *next = eni_field_check(profile, at, side->data + side->size, 0);
@@ -310,8 +331,17 @@ enigma_status eni_profile_device_facts(const enigma_profile *profile, size_t dev
 
 bool eni_profile_has_metadata(const enigma_profile *profile, const eni_event *event)
 {
-    (void)profile;
-    return event->side != 0 || event->gpu != ENI_NONE || (event->flags & ENI_RECORD_UNFINISHED) != 0;
+    const eni_side_block *block;
+    eni_cursor cursor = {0};
+    if (event->gpu != ENI_NONE || (event->flags & ENI_RECORD_UNFINISHED) != 0) {
+        return true;
+    }
+    while (event->side != 0 && (block = next_block(profile, event, &cursor)) != NULL) {
+        if (block->fields != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 enigma_status eni_profile_metadata(const enigma_profile *profile, const eni_event *event, eni_arena *arena,
@@ -366,7 +396,7 @@ static eni_arena *scratch(void)
 
 static enigma_status put_metrics(const enigma_profile *profile, const eni_event *event, eni_arena *arena, enigma_event *out)
 {
-    eni_cursor cursor = {0, 0, 0};
+    eni_cursor cursor = {0};
     enigma_text key;
     double value;
     size_t count = 0;
@@ -377,7 +407,7 @@ static enigma_status put_metrics(const enigma_profile *profile, const eni_event 
     if (metrics == NULL) {
         return ENI_NO_MEMORY();
     }
-    cursor = (eni_cursor){0, 0, 0};
+    cursor = (eni_cursor){0};
     for (size_t i = 0; i < count && eni_profile_next_metric(profile, event, &cursor, &key, &value); i++) {
         metrics[i] = (enigma_metric){key.data == NULL ? "" : key.data, value};
     }

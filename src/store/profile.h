@@ -80,10 +80,18 @@ const enigma_profile *eni_profile_retain(const enigma_profile *profile); /* enig
 
 /* Walks the metrics of an event in the order given: start with *cursor zeroed; false at the end. Keys are lent. */
 typedef struct eni_cursor {
-    uint32_t block, index, started;
+    const eni_metric_entry *entries;
+    size_t index, count;
+    uint32_t left, started;
 } eni_cursor;
 bool eni_profile_next_metric(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor, enigma_text *key,
                              double *value);
+/* The same a run at a time, for who reads many: the keys are numbers for eni_profile_name. NULL at the end. A walk uses one of the
+ * two. */
+const eni_metric_entry *eni_profile_next_metrics(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor,
+                                                 size_t *count);
+/* A name by its number (layout.h, NAMES); false, and absent: there is none. */
+bool eni_profile_name(const enigma_profile *profile, uint32_t name, enigma_text *out);
 
 /* The metadata of an event as written, plus what sealing knows: the kernel's shared facts, "queue_wait_us", "gpu_time",
  * "gpu_clock", "unfinished", in that order. Uses memory of arena, which the caller owns (base/arena.h). */

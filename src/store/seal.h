@@ -36,9 +36,6 @@ const eni_gpu_block *eni_side_gpu(const eni_side_block *block);
 const eni_metric_entry *eni_side_metrics(const eni_side_block *block);
 const eni_field_entry *eni_side_fields(const eni_side_block *block);
 
-/* A name of the NAMES stream; absent when there is none at that offset. */
-bool eni_profile_name(const enigma_profile *profile, uint32_t name, enigma_text *out);
-
 /* Checks an encoded field at `at`; gives where the next begins. NULL: damaged. */
 const uint8_t *eni_field_check(const enigma_profile *profile, const uint8_t *at, const uint8_t *end, uint32_t depth);
 /* Decodes count checked fields. NULL: no memory (or count 0: *next is at). */

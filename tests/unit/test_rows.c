@@ -51,7 +51,7 @@ static void equal_texts_are_one_group_wherever_they_lie(void **state)
     fake_node(&f, "other", "k", 5);
     assert_int_equal(eni_groups_find(&f.profile, ENIGMA_GROUP_NAME, &arena, &groups), ENIGMA_OK);
     assert_int_equal(groups.count, 4);
-    assert_true(groups.repeats && groups.of_node[1] == groups.of_node[2] && groups.of_node[0] == ENI_NONE);
+    assert_true(!groups.nested && groups.of_node[1] == groups.of_node[2] && groups.of_node[0] == ENI_NONE);
     assert_string_equal(groups.items[0].name.data, "other");
     assert_null(groups.items[1].kernel.data); /* absent comes first */
     assert_string_equal(groups.items[2].kernel.data, "");

@@ -58,20 +58,6 @@ static enigma_status find_node(finder *find, uint32_t index)
     return ENIGMA_OK;
 }
 
-static enigma_status find_all(finder *find)
-{
-    const enigma_profile *profile = find->profile;
-    for (size_t i = 0; i < profile->event_count; i++) {
-        uint32_t node = profile->events[i].node;
-        if (find->groups->of_node[node] == ENI_NONE) {
-            ENI_TRY(find_node(find, node));
-        }
-    }
-    return ENIGMA_OK;
-}
-
-/* ---- recursion ---- */
-
 #define STEPS 64 /* how far up an event's parent is looked for among the nodes above its own */
 
 static bool is_above(const eni_node_info *nodes, uint32_t above, uint32_t at)
@@ -85,18 +71,48 @@ static bool is_above(const eni_node_info *nodes, uint32_t above, uint32_t at)
     return false;
 }
 
-/* Whether every event lies below an event of a node above its own, so that what is true of nodes is true of events. */
-static bool events_follow_nodes(const enigma_profile *profile)
+typedef struct node_count {
+    uint32_t calls, gpu_calls;
+} node_count;
+
+static enigma_status count_events(finder *find, node_count *counts)
 {
-    const eni_node_info *nodes = profile->nodes;
+    const enigma_profile *profile = find->profile;
+    bool follow = true;
     for (size_t i = 0; i < profile->event_count; i++) {
         const eni_event *event = &profile->events[i];
-        if (event->parent != ENI_NONE && !is_above(nodes, profile->events[event->parent].node, event->node)) {
-            return false;
+        node_count *count = &counts[event->node];
+        if (count->calls++ == 0) {
+            ENI_TRY(find_node(find, event->node));
+        }
+        count->gpu_calls += event->gpu != ENI_NONE;
+        follow = follow && (event->parent == ENI_NONE ||
+                            is_above(profile->nodes, profile->events[event->parent].node, event->node));
+    }
+    find->groups->follow = follow;
+    return ENIGMA_OK;
+}
+
+static enigma_status find_all(finder *find)
+{
+    eni_groups *groups = find->groups;
+    size_t size = groups->node_count * sizeof(node_count);
+    node_count *counts = eni_alloc_zero(size);
+    if (counts == NULL) {
+        return ENI_NO_MEMORY();
+    }
+    enigma_status status = count_events(find, counts);
+    for (size_t i = 0; i < groups->node_count && status == ENIGMA_OK; i++) {
+        if (groups->of_node[i] != ENI_NONE) {
+            groups->items[groups->of_node[i]].calls += counts[i].calls;
+            groups->items[groups->of_node[i]].gpu_calls += counts[i].gpu_calls;
         }
     }
-    return true;
+    eni_free(counts, size);
+    return status;
 }
+
+/* ---- recursion ---- */
 
 /* Whether some node lies below another of its group: open counts the nodes of each group that are entered. */
 static bool walk_nodes(const eni_groups *groups, const eni_forest *forest, uint32_t *open)
@@ -117,8 +133,8 @@ static bool walk_nodes(const eni_groups *groups, const eni_forest *forest, uint3
 
 static enigma_status find_nested(const enigma_profile *profile, eni_groups *groups)
 {
-    if (groups->count == 0 || !events_follow_nodes(profile)) {
-        groups->nested = groups->count > 0;
+    groups->nested = !groups->follow;
+    if (groups->count == 0 || !groups->follow) {
         return ENIGMA_OK;
     }
     eni_forest forest;
@@ -293,6 +309,8 @@ static eni_group merged_of(const enigma_profile *profile, const eni_group *run, 
             merged.path = NULL;
             merged.path_count = 0;
         }
+        merged.calls += run[i].calls;
+        merged.gpu_calls += run[i].gpu_calls;
     }
     return merged;
 }
@@ -323,6 +341,7 @@ enigma_status eni_groups_merge(const enigma_profile *profile, const eni_groups *
     for (size_t i = 0; i < from->node_count && status == ENIGMA_OK; i++) {
         out->of_node[i] = from->of_node[i] == ENI_NONE ? ENI_NONE : moved[from->of_node[i]];
     }
+    out->follow = from->follow;
     if (status == ENIGMA_OK) {
         status = find_nested(profile, out);
     }

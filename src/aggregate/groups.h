@@ -12,6 +12,7 @@ typedef struct eni_group {
     uint32_t path_count;
     uint32_t node;  /* of its first event */
     uint32_t first; /* order of first appearance */
+    uint64_t calls, gpu_calls; /* its events; those that are GPU work */
 } eni_group;
 
 typedef struct eni_groups {
@@ -19,6 +20,7 @@ typedef struct eni_groups {
     size_t count, capacity;
     uint32_t *of_node; /* the group of each node, ENI_NONE for nodes without events */
     size_t node_count;
+    bool follow; /* every event lies below one of a node above its own */
     bool nested; /* an event may lie below another of its group */
 } eni_groups;
 

@@ -91,26 +91,33 @@ static enigma_status add_one(eni_metric_table *table, const enigma_profile *prof
     return ENIGMA_OK;
 }
 
+static enigma_status add_run(eni_metric_table *table, const enigma_profile *profile, uint32_t group,
+                             const eni_metric_entry *entries, size_t count, uint32_t *carried)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct eni_metric_recent *recent = &table->recent[entries[i].key % ENI_METRIC_RECENT];
+        uint32_t key_id = recent->key_id;
+        if (ENI_UNLIKELY(recent->name != entries[i].key || recent->name == 0)) {
+            ENI_TRY(look_up(table, profile, entries[i].key, &key_id));
+        }
+        for (uint32_t rate = 0; rate < ENI_RATE_COUNT; rate++) {
+            *carried |= (uint32_t)(key_id == table->rate_keys[rate]) << rate;
+        }
+        ENI_TRY(add_one(table, profile, group, &entries[i], key_id));
+    }
+    return ENIGMA_OK;
+}
+
 enigma_status eni_metrics_add(eni_metric_table *table, const enigma_profile *profile, const eni_event *event,
                               uint32_t group, uint32_t *carried)
 {
     eni_cursor cursor = {0};
-    const eni_metric_entry *entries;
     size_t count;
     *carried = 0;
-    while ((entries = eni_profile_next_metrics(profile, event, &cursor, &count)) != NULL) {
-        for (size_t i = 0; i < count; i++) {
-            const struct eni_metric_recent *recent = &table->recent[entries[i].key % ENI_METRIC_RECENT];
-            uint32_t key_id = recent->key_id;
-            if (recent->name != entries[i].key || recent->name == 0) {
-                ENI_TRY(look_up(table, profile, entries[i].key, &key_id));
-            }
-            for (uint32_t rate = 0; rate < ENI_RATE_COUNT; rate++) {
-                *carried |= (uint32_t)(key_id == table->rate_keys[rate]) << rate;
-            }
-            ENI_TRY(add_one(table, profile, group, &entries[i], key_id));
-        }
-    }
+    do {
+        const eni_metric_entry *entries = eni_profile_next_metrics(profile, event, &cursor, &count);
+        ENI_TRY(add_run(table, profile, group, entries, count, carried));
+    } while (cursor.left > 0);
     return ENIGMA_OK;
 }
 

@@ -22,14 +22,14 @@ enum mark {
 
 /* One row in the making; what every event touches comes first. */
 typedef struct row_sum {
-    uint64_t calls, gpu_calls;
-    uint64_t known; /* calls whose GPU time, if they are GPU work, is known */
-    uint64_t timed; /* durations for min, median, max so far */
+    uint64_t known;  /* calls whose GPU time, if they are GPU work, is known */
+    uint64_t *timed; /* after the last of its durations for min, median and max */
+    bool gpu;        /* which are GPU times: all its events are GPU work */
     wide cpu_ns, gpu_ns, self_ns;
     struct {
         wide cpu_ns, gpu_ns; /* over carriers of its metric */
     } rates[ENI_RATE_COUNT];
-    size_t samples; /* where its durations lie */
+    uint64_t *samples; /* its durations */
     uint64_t input_bytes, output_bytes;
     wide busy_ns;
     uint64_t busy_to;                             /* end of the last GPU interval */
@@ -67,20 +67,6 @@ static enigma_status mark_carriers(summing *sum)
         }
     }
     return ENIGMA_OK;
-}
-
-/* Counts for the rates of rows in which some GPU time is not known. */
-static void add_known(summing *sum, const eni_event *event, row_sum *row)
-{
-    eni_cursor cursor = {0};
-    enigma_text key;
-    double value;
-    while (eni_profile_next_metric(sum->profile, event, &cursor, &key, &value)) {
-        enum eni_rate rate = eni_rate_of(key);
-        if (rate != ENI_RATE_COUNT) {
-            eni_sum_add(&row->known_counts[rate], value);
-        }
-    }
 }
 
 /* ---- recursion ---- */
@@ -150,9 +136,11 @@ static void add_bytes(uint64_t *total, uint64_t bytes)
 static void add_event(const summing *sum, const eni_event *event, uint32_t marks, row_sum *row)
 {
     uint64_t cpu_ns = eni_event_duration_ns(event);
-    row->calls++;
-    row->gpu_calls += event->gpu != ENI_NONE;
-    row->known += gpu_time_known(sum, event);
+    bool known = gpu_time_known(sum, event);
+    row->known += known;
+    if (known || !row->gpu) {
+        *row->timed++ = row->gpu ? event->gpu_ns : cpu_ns;
+    }
     row->self_ns += event->self_ns;
     if ((marks & MARK_BELOW) == 0) {
         row->cpu_ns += cpu_ns;
@@ -171,6 +159,24 @@ static void add_event(const summing *sum, const eni_event *event, uint32_t marks
     }
 }
 
+/* min, median and max are over GPU time where every event of a row is GPU work, without those whose time is not known. */
+static enigma_status place_samples(summing *sum)
+{
+    sum->samples = eni_alloc(sum->profile->event_count * sizeof *sum->samples);
+    if (sum->samples == NULL) {
+        return ENI_NO_MEMORY();
+    }
+    uint64_t *at = sum->samples;
+    for (size_t i = 0; i < sum->groups->count; i++) {
+        const eni_group *group = &sum->groups->items[i];
+        row_sum *row = &sum->rows[i];
+        row->gpu = group->gpu_calls == group->calls;
+        row->samples = row->timed = at;
+        at += group->calls;
+    }
+    return ENIGMA_OK;
+}
+
 static enigma_status add_events(summing *sum)
 {
     for (size_t i = 0; i < sum->profile->event_count; i++) {
@@ -187,40 +193,38 @@ static enigma_status add_events(summing *sum)
     return ENIGMA_OK;
 }
 
-/* min, median and max are over GPU time where every event of a row is GPU work, without those whose time is not known. */
-static bool is_gpu_row(const row_sum *row) { return row->gpu_calls == row->calls; }
-
-static void add_sample(summing *sum, const eni_event *event, row_sum *row)
+static bool has_unknown(const summing *sum, uint32_t group)
 {
-    bool known = gpu_time_known(sum, event);
-    if (known && row->known < row->calls && event->side != 0) {
-        add_known(sum, event, row);
-    }
-    if (known || !is_gpu_row(row)) {
-        sum->samples[row->samples + row->timed++] = is_gpu_row(row) ? event->gpu_ns : eni_event_duration_ns(event);
+    return sum->rows[group].known < sum->groups->items[group].calls;
+}
+
+/* Counts for the rates of rows in which some GPU time is not known. */
+static void add_known(summing *sum, const eni_event *event, row_sum *row)
+{
+    eni_cursor cursor = {0};
+    enigma_text key;
+    double value;
+    while (eni_profile_next_metric(sum->profile, event, &cursor, &key, &value)) {
+        enum eni_rate rate = eni_rate_of(key);
+        if (rate != ENI_RATE_COUNT) {
+            eni_sum_add(&row->known_counts[rate], value);
+        }
     }
 }
 
-static enigma_status add_samples(summing *sum)
+static void add_known_all(summing *sum)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < sum->groups->count; i++) {
-        row_sum *row = &sum->rows[i];
-        row->samples = at;
-        at += is_gpu_row(row) ? row->known : row->calls;
+    bool any = false;
+    for (uint32_t i = 0; i < sum->groups->count; i++) {
+        any = any || has_unknown(sum, i);
     }
-    sum->samples = eni_alloc(sum->profile->event_count * sizeof *sum->samples);
-    if (sum->samples == NULL) {
-        return ENI_NO_MEMORY();
-    }
-    for (size_t i = 0; i < sum->profile->event_count; i++) {
+    for (size_t i = 0; any && i < sum->profile->event_count; i++) {
         const eni_event *event = &sum->profile->events[i];
         uint32_t group = group_of(sum, event);
-        if (group != ENI_NONE) {
-            add_sample(sum, event, &sum->rows[group]);
+        if (group != ENI_NONE && has_unknown(sum, group) && gpu_time_known(sum, event)) {
+            add_known(sum, event, &sum->rows[group]);
         }
     }
-    return ENIGMA_OK;
 }
 
 /* ---- busy time ---- */
@@ -302,7 +306,7 @@ static void set_rates(const summing *sum, uint32_t group, enigma_row *out)
         if (total == NULL) {
             continue;
         }
-        double count = eni_sum_get(gpu && row->known < row->calls ? &row->known_counts[rate] : &total->sum);
+        double count = eni_sum_get(gpu && has_unknown(sum, group) ? &row->known_counts[rate] : &total->sum);
         *rates[rate] = eni_rate_giga_per_s(count, us_of(gpu ? row->rates[rate].gpu_ns : row->rates[rate].cpu_ns));
         if (*rates[rate] != 0.0) {
             out->rate_source = gpu ? ENIGMA_RATE_GPU : ENIGMA_RATE_CPU;
@@ -334,17 +338,17 @@ static enigma_status set_row(const summing *sum, uint32_t group, eni_arena *aren
     const row_sum *row = &sum->rows[group];
     const eni_group *about = &sum->groups->items[group];
     eni_middle ns = {0, 0, 0, 0};
-    if (row->timed > 0) {
-        ns = eni_stats_middle(&sum->samples[row->samples], row->timed);
+    if (row->timed > row->samples) {
+        ns = eni_stats_middle(row->samples, (size_t)(row->timed - row->samples));
     }
     *out = (enigma_row){.struct_size = sizeof *out,
                         .name = about->name,
                         .kernel_name = about->kernel,
-                        .calls = row->calls,
+                        .calls = about->calls,
                         .cpu_total_us = us_of(row->cpu_ns),
                         .gpu_total_us = us_of(row->gpu_ns),
-                        .cpu_avg_us = us_of(row->cpu_ns) / (double)row->calls,
-                        .gpu_avg_us = us_of(row->gpu_ns) / (double)row->calls,
+                        .cpu_avg_us = us_of(row->cpu_ns) / (double)about->calls,
+                        .gpu_avg_us = us_of(row->gpu_ns) / (double)about->calls,
                         .min_us = us_of(ns.min),
                         .median_us = eni_stats_median(us_of(ns.below), us_of(ns.above)),
                         .max_us = us_of(ns.max),
@@ -352,7 +356,7 @@ static enigma_status set_row(const summing *sum, uint32_t group, eni_arena *aren
                         .gpu_busy_us = us_of(row->busy_ns),
                         .input_bytes = row->input_bytes,
                         .output_bytes = row->output_bytes,
-                        .is_gpu_work = is_gpu_row(row),
+                        .is_gpu_work = row->gpu,
                         .call_path = about->path,
                         .call_path_count = about->path_count};
     set_rates(sum, group, out);
@@ -377,8 +381,9 @@ static enigma_status sum_all(summing *sum, eni_arena *arena, enigma_row **out)
     if (sum->groups->nested) {
         ENI_TRY(mark_recursion(sum));
     }
+    ENI_TRY(place_samples(sum));
     ENI_TRY(add_events(sum));
-    ENI_TRY(add_samples(sum));
+    add_known_all(sum);
     ENI_TRY(add_busy_all(sum));
     return set_rows(sum, arena, out);
 }

@@ -124,29 +124,30 @@ const enigma_field *eni_field_decode(const enigma_profile *profile, eni_arena *a
 
 /* ---- metrics ---- */
 
-/* Moves to the next side block in the order of writing; NULL at the end. Blocks are linked newest first, so of several each step
- * begins at the newest; most events have one. */
+/* Of several blocks each step begins at the newest, to which the event points. */
+static const eni_side_block *nth_block(const eni_thread_streams *thread, const eni_side_block *block, uint32_t skip)
+{
+    for (; skip > 0; skip--) {
+        block = eni_side_at(thread, block->next);
+    }
+    return block;
+}
+
+/* Moves to the next side block in the order of writing; NULL at the end. Blocks are linked newest first; most events have one. */
 static const eni_side_block *next_block(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor)
 {
     if (cursor->started && cursor->left == 0) {
         return NULL;
     }
     const eni_thread_streams *thread = &profile->private_->threads[event->thread];
-    const eni_side_block *block = eni_side_at(thread, event->side);
-    if (block == NULL) {
-        return NULL;
-    }
+    const eni_side_block *newest = eni_side_at(thread, event->side);
     if (!cursor->started) {
         cursor->started = 1;
-        for (const eni_side_block *b = block; b != NULL; b = b->next == 0 ? NULL : eni_side_at(thread, b->next)) {
+        for (const eni_side_block *b = newest; b != NULL; b = b->next == 0 ? NULL : eni_side_at(thread, b->next)) {
             cursor->left++;
         }
     }
-    cursor->left--;
-    for (uint32_t skip = cursor->left; skip > 0; skip--) {
-        block = eni_side_at(thread, block->next);
-    }
-    return block;
+    return cursor->left == 0 ? NULL : nth_block(thread, newest, --cursor->left);
 }
 
 const eni_metric_entry *eni_profile_next_metrics(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor,

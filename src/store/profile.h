@@ -82,7 +82,7 @@ const enigma_profile *eni_profile_retain(const enigma_profile *profile); /* enig
 typedef struct eni_cursor {
     const eni_metric_entry *entries;
     size_t index, count;
-    uint32_t left, started;
+    uint32_t left, started; /* left: blocks to come, once started */
 } eni_cursor;
 bool eni_profile_next_metric(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor, enigma_text *key,
                              double *value);

@@ -36,7 +36,7 @@ static void hand_over(eni_sink *sink, const void *data, size_t size)
     }
 }
 
-static void flush(eni_sink *sink)
+void eni_sink_flush(eni_sink *sink)
 {
     hand_over(sink, sink->buffer, sink->used);
     sink->used = 0;
@@ -45,7 +45,7 @@ static void flush(eni_sink *sink)
 void eni_sink_write(eni_sink *sink, const void *data, size_t size)
 {
     if (size > sink->capacity - sink->used) {
-        flush(sink);
+        eni_sink_flush(sink);
         if (size >= sink->capacity) {
             hand_over(sink, data, size);
             return;
@@ -59,7 +59,11 @@ void eni_sink_write(eni_sink *sink, const void *data, size_t size)
 
 void eni_sink_puts(eni_sink *sink, const char *text) { eni_sink_write(sink, text, strlen(text)); }
 
-void eni_sink_putc(eni_sink *sink, char c) { eni_sink_write(sink, &c, 1); }
+void eni_sink_putc(eni_sink *sink, char c)
+{
+    *eni_sink_room(sink, 1) = c;
+    sink->used++;
+}
 
 /* What is longer than the room left is formatted apart. */
 void eni_sink_printf(eni_sink *sink, const char *format, ...)
@@ -87,31 +91,23 @@ void eni_sink_printf(eni_sink *sink, const char *format, ...)
 
 void eni_sink_u64(eni_sink *sink, uint64_t value)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value != 0);
-    eni_sink_write(sink, digits + at, sizeof digits - at);
+    char *room = eni_sink_room(sink, ENI_U64_BYTES);
+    eni_sink_filled(sink, eni_str_u64(value, room));
 }
 
 void eni_sink_us(eni_sink *sink, int64_t ns)
 {
-    uint64_t size = ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns;
     if (ns < 0) {
         eni_sink_putc(sink, '-');
     }
-    eni_sink_u64(sink, size / 1000);
-    unsigned rest = (unsigned)(size % 1000);
-    char decimals[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
-    eni_sink_write(sink, decimals, sizeof decimals);
+    char *room = eni_sink_room(sink, ENI_US_BYTES);
+    eni_sink_filled(sink, eni_str_us(ns < 0 ? 0 - (uint64_t)ns : (uint64_t)ns, room));
 }
 
 /* Flushes and frees; gives the sticky error. */
 static int finish(eni_sink *sink)
 {
-    flush(sink);
+    eni_sink_flush(sink);
     eni_free(sink->buffer, sink->capacity);
     sink->buffer = NULL;
     sink->capacity = 0;

@@ -16,6 +16,17 @@ struct eni_sink {
 enigma_status eni_sink_init(eni_sink *sink, enigma_write_fn write, void *user);
 void eni_sink_write(eni_sink *sink, const void *data, size_t size);
 void eni_sink_puts(eni_sink *sink, const char *text);
+void eni_sink_flush(eni_sink *sink); /* hands over what is buffered */
+/* Room for size bytes, at most ENI_SINK_ROOM, to be filled in place; then tell where they end. */
+#define ENI_SINK_ROOM 4096
+static inline char *eni_sink_room(eni_sink *sink, size_t size)
+{
+    if (ENI_UNLIKELY(size > sink->capacity - sink->used)) {
+        eni_sink_flush(sink);
+    }
+    return sink->buffer + sink->used;
+}
+static inline void eni_sink_filled(eni_sink *sink, const char *end) { sink->used = (size_t)(end - sink->buffer); }
 void eni_sink_putc(eni_sink *sink, char c);
 void eni_sink_printf(eni_sink *sink, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void eni_sink_u64(eni_sink *sink, uint64_t value);

@@ -3,6 +3,7 @@
 #include "base/str.h"
 
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -40,8 +41,52 @@ int eni_str_format(char *buffer, size_t size, const char *format, va_list argume
     return length;
 }
 
+char *eni_str_u64(uint64_t value, char *out)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748"
+                                "49505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697"
+                                "9899";
+    char digits[ENI_U64_BYTES];
+    size_t at = sizeof digits;
+    for (; value >= 100; value /= 100) {
+        at -= 2;
+        memcpy(&digits[at], &pairs[value % 100 * 2], 2);
+    }
+    if (value >= 10) {
+        at -= 2;
+        memcpy(&digits[at], &pairs[value * 2], 2);
+    } else {
+        digits[--at] = (char)('0' + value);
+    }
+    memcpy(out, &digits[at], sizeof digits - at);
+    return out + (sizeof digits - at);
+}
+
+char *eni_str_us(uint64_t ns, char *out)
+{
+    unsigned rest = (unsigned)(ns % 1000);
+    out = eni_str_u64(ns / 1000, out);
+    *out++ = '.';
+    *out++ = (char)('0' + rest / 100);
+    *out++ = (char)('0' + rest / 10 % 10);
+    *out++ = (char)('0' + rest % 10);
+    return out;
+}
+
+/* What has 15 digits or fewer and no fraction is written as a whole number; most counts are. -0.0 is not. */
+static bool is_whole(double value)
+{
+    return fabs(value) < 1e15 && (double)(int64_t)value == value && (value != 0.0 || !signbit(value));
+}
+
 size_t eni_str_double(double value, char out[ENI_DOUBLE_BYTES])
 {
+    if (is_whole(value)) {
+        out[0] = '-';
+        char *end = eni_str_u64((uint64_t)fabs(value), value < 0 ? out + 1 : out);
+        *end = '\0';
+        return (size_t)(end - out);
+    }
     locale_t before = enter_c_locale();
     int size = 0;
     for (int digits = 15; digits <= 17; digits++) { /* 17 always suffice */

@@ -28,6 +28,12 @@ int eni_str_format(char *buffer, size_t size, const char *format, va_list argume
 #define ENI_DOUBLE_BYTES 32
 size_t eni_str_double(double value, char out[ENI_DOUBLE_BYTES]);
 
+/* Decimal digits without a NUL; where they end. us: microseconds with exactly three decimals from ns, "12.345". */
+#define ENI_U64_BYTES 20
+#define ENI_US_BYTES 21
+char *eni_str_u64(uint64_t value, char *out);
+char *eni_str_us(uint64_t ns, char *out);
+
 /* An input text with its size made exact: size 0 means "ends with a NUL", data NULL stays absent (size 0). */
 enigma_text eni_text_in(enigma_text text);
 enigma_text eni_text_of(const char *text); /* NULL: absent */

@@ -7,7 +7,7 @@
 #include "cupti/cupti.h"
 
 enum { BUCKETS = 4096, OUTSTANDING_LIMIT = 4096 };
-#define PATIENCE_NS UINT64_C(2000000000) /* for the record of a launch that is over */
+#define PATIENCE_NS UINT64_C(1000000000) /* for the record of a launch that is over */
 
 /* Tickets whose record has not come, by correlation. */
 static struct {

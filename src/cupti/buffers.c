@@ -24,7 +24,7 @@ static struct {
  * several threads may have written over each other. */
 static uint64_t sink[SINK_BYTES / sizeof(uint64_t)];
 
-static uint32_t used; /* atomic: CUPTI asked for a buffer */
+uint32_t eni_cupti_active;
 eni_cupti_counts eni_cupti_totals;
 
 static block *take(void)
@@ -63,8 +63,6 @@ bool eni_cupti_buffers_warm(void)
     return item != NULL;
 }
 
-bool eni_cupti_buffers_used(void) { return __atomic_load_n(&used, __ATOMIC_RELAXED) != 0; }
-
 void eni_cupti_buffers_trim(void)
 {
     eni_lock(&pool.lock);
@@ -82,7 +80,7 @@ void eni_cupti_buffers_trim(void)
 void eni_cupti_buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     block *item = eni_cupti_in_child() ? NULL : take();
-    __atomic_store_n(&used, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&eni_cupti_active, 1, __ATOMIC_RELAXED);
     *max_records = 0;
     if (item != NULL) {
         *buffer = item->bytes;

@@ -245,6 +245,9 @@ void eni_cupti_call(void *user, uint32_t domain, uint32_t cbid, const void *data
     if (data == NULL || eni_cupti_in_child()) {
         return;
     }
+    if (__atomic_load_n(&eni_cupti_active, __ATOMIC_RELAXED) == 0) { /* a shared line is written once alone */
+        __atomic_store_n(&eni_cupti_active, 1, __ATOMIC_RELAXED);
+    }
     switch (domain) {
     case CUPTI_CB_DOMAIN_DRIVER_API:
         note_call(0, cbid, data);

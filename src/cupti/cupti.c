@@ -202,13 +202,16 @@ static enigma_status enable_for(const eni_cupti_consumer *consumer)
     return ENIGMA_OK;
 }
 
+/* Before the first call of CUDA there is nothing to hand out, and some versions hang when asked. */
+static bool is_active(void) { return __atomic_load_n(&eni_cupti_active, __ATOMIC_RELAXED) != 0; }
+
 static void close_session(void)
 {
     eni_cupti_calls_enable(session.subscriber, session.launches, session.graphs, false);
     session.launches = 0;
     session.graphs = false;
     disable_records();
-    if (eni_cupti_buffers_used()) {
+    if (is_active()) {
         eni_cu_pti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); /* gives the buffers back */
     }
     eni_cu_pti.cuptiUnsubscribe(session.subscriber);
@@ -359,8 +362,7 @@ void eni_cupti_stop(const eni_cupti_consumer *consumer)
 static void flush_once(uint32_t flags)
 {
     eni_lock(&session.lock);
-    /* Before the first buffer there is nothing to hand out, and some versions hang then. */
-    if (session.sessions != 0 && !eni_cupti_in_child() && eni_cupti_buffers_used()) {
+    if (session.sessions != 0 && !eni_cupti_in_child() && is_active()) {
         eni_cu_pti.cuptiActivityFlushAll(flags);
     }
     eni_unlock(&session.lock);

@@ -37,8 +37,9 @@ void eni_cupti_call(void *user, uint32_t domain, uint32_t cbid, const void *data
 /* buffers.c: memory that CUPTI fills. */
 void eni_cupti_buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records);
 void eni_cupti_buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid_size);
-bool eni_cupti_buffers_warm(void);        /* keeps one at hand; false: no memory */
-bool eni_cupti_buffers_used(void);        /* whether CUPTI ever asked for one */
+bool eni_cupti_buffers_warm(void); /* keeps one at hand; false: no memory */
+extern uint32_t
+    eni_cupti_active; /* atomic: CUPTI asked for a buffer or told a call, so there may be something to flush */
 void eni_cupti_buffers_trim(void);        /* frees those that CUPTI does not hold */
 extern eni_cupti_counts eni_cupti_totals; /* atomic each */
 static inline void eni_cupti_count(uint64_t *counter, uint64_t more)

@@ -36,7 +36,11 @@ static const struct {
 } languages[] = {{"opencl", "#define KERNEL __kernel\n"
                             "#define GLOBAL __global\n"
                             "#define INDEX ((uint)get_global_id(0))\n"
-                            "typedef uint number;\n"}};
+                            "typedef uint number;\n"},
+                 {"cuda", "#define KERNEL extern \"C\" __global__\n"
+                          "#define GLOBAL\n"
+                          "#define INDEX (blockIdx.x * blockDim.x + threadIdx.x)\n"
+                          "typedef unsigned number;\n"}};
 
 static const char kernels[] =
     "KERNEL void add(GLOBAL const float *a, GLOBAL const float *b, GLOBAL float *out)\n"

@@ -179,9 +179,12 @@ typedef struct enigma_profiler_options {
     const char *capture_path; /* NULL: none; else a path that ends in .gputrace, written by Metal's capture */
     const char *attach;       /* NULL: none; else whose launches are recorded besides those of our runtimes: names with
                                  commas between. "cuda": what any code in the process launches with CUDA */
+    const char *file;         /* NULL: none; else an .enigma file that is recorded into from the first start on, replaced if
+                                 it exists: enigma_profile_load reads it at any moment, also after the process was killed.
+                                 Where the disk is full, what finds no space is dropped and counted */
 } enigma_profiler_options;
 
-#define ENIGMA_PROFILER_OPTIONS_INIT {sizeof(enigma_profiler_options), 0, NULL, NULL}
+#define ENIGMA_PROFILER_OPTIONS_INIT {sizeof(enigma_profiler_options), 0, NULL, NULL, NULL}
 
 /* Makes a profiler, not yet active anywhere.
  * Threads: any.
@@ -200,7 +203,7 @@ ENIGMA_API enigma_status enigma_profiler_create(const enigma_profiler_options *o
  * Threads: any; start and stop pair on a thread.
  * Parameters: profiler: not NULL.
  * Returns: ENIGMA_OK; ENIGMA_E_UNAVAILABLE when its capture or what it attaches to is not possible (the message names what is
- * missing, or that another tool holds it). */
+ * missing, or that another tool holds it); ENIGMA_E_IO when its file cannot be made. */
 ENIGMA_API enigma_status enigma_profiler_start(enigma_profiler *profiler);
 
 /* Ends what enigma_profiler_start began on this thread: the profiler that was active before is so again, scopes that are
@@ -554,7 +557,8 @@ ENIGMA_API enigma_status enigma_profiler_snapshot(enigma_profiler *profiler, eni
  * Returns: ENIGMA_OK; ENIGMA_E_IO with errno and path. */
 ENIGMA_API enigma_status enigma_profile_save(const enigma_profile *profile, const char *path);
 
-/* Reads an .enigma file, finished or not.
+/* Reads an .enigma file, finished or not: of one that is still recorded into, or whose process was killed, what had ended by then;
+ * scopes that are open are counted (enigma_counts.open_scopes).
  * Threads: any.
  * Parameters: path: the file; out: receives the profile.
  * Returns: ENIGMA_OK; ENIGMA_E_IO; ENIGMA_E_FORMAT when it is no profile or damaged (the message says where);

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stddef.h>
+#include <signal.h>
 #include <unistd.h>
 
 #define HANDLER_LIMIT 32
@@ -97,4 +98,15 @@ uint32_t eni_process_id(void)
 {
     pthread_once(&once, init);
     return process_id;
+}
+
+bool eni_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(thread, NULL, work, arg) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
 }

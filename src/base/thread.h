@@ -6,6 +6,7 @@
 #define ENI_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define ENI_THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
@@ -18,6 +19,10 @@ static inline void eni_unlock(eni_mutex *mutex) { pthread_mutex_unlock(mutex); }
 /* The system's number of the calling thread (gettid on Linux), cached. */
 uint64_t eni_thread_id(void);
 uint32_t eni_process_id(void); /* getpid, cached until fork */
+
+/* Starts a thread of the library's own: all signals blocked, so that the program's handlers never run on it. False: there is none to
+ * be had; the caller does the work itself. Join it. */
+bool eni_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg);
 
 /* Registers what has to happen around fork for one module; called from constructors, in any order. before runs in the
  * parent, lower ranks first; parent and child run after, higher ranks first. Any may be NULL. */

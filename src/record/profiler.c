@@ -132,7 +132,17 @@ static void profiler_destroy(enigma_profiler *profiler)
     eni_map_free(&profiler->launches);
     eni_free(profiler->devices, profiler->device_capacity * sizeof *profiler->devices);
     eni_strfree(profiler->capture_path);
+    eni_strfree(profiler->file_path);
     ENI_DELETE(profiler);
+}
+
+/* Copies the paths among the options. */
+static bool take_paths(enigma_profiler *profiler, const enigma_profiler_options *options)
+{
+    profiler->capture_path = options->capture_path == NULL ? NULL : eni_strdup(options->capture_path);
+    profiler->file_path = options->file == NULL ? NULL : eni_strdup(options->file);
+    return (options->capture_path == NULL || profiler->capture_path != NULL) &&
+           (options->file == NULL || profiler->file_path != NULL);
 }
 
 enigma_status enigma_profiler_create(const enigma_profiler_options *given, enigma_profiler **out)
@@ -158,10 +168,7 @@ enigma_status enigma_profiler_create(const enigma_profiler_options *given, enigm
     profiler->flags = options->flags;
     profiler->attach = attach;
     profiler->serial = new_serial();
-    if (options->capture_path != NULL) {
-        profiler->capture_path = eni_strdup(options->capture_path);
-    }
-    if ((options->capture_path != NULL && profiler->capture_path == NULL) ||
+    if (!take_paths(profiler, options) ||
         enigma_category(profiler, eni_text_of("scope")) != ENIGMA_CATEGORY_SCOPE ||
         enigma_category(profiler, eni_text_of("python")) != ENIGMA_CATEGORY_PYTHON) {
         profiler_destroy(profiler);
@@ -181,6 +188,7 @@ void eni_profiler_release(enigma_profiler *profiler)
             eni_profiler_attach->end(profiler, false); /* a thread may have ended without stopping it */
         }
         registry_remove(profiler);
+        eni_journal_finish(&profiler->journal, eni_clock_ticks());
         profiler_destroy(profiler);
     }
 }
@@ -215,9 +223,23 @@ static enigma_status capture_end(const enigma_profiler *profiler)
     return profiler->capture_path == NULL || eni_profiler_capture == NULL ? ENIGMA_OK : eni_profiler_capture(NULL);
 }
 
+/* The file is made by the first start; a later one, or one in a forked child, finds no path any more. */
+static enigma_status file_begin(enigma_profiler *profiler)
+{
+    char *path = profiler->file_path;
+    if (path == NULL) {
+        return ENIGMA_OK;
+    }
+    ENI_TRY(eni_journal_back(&profiler->journal, path, eni_process_id()));
+    profiler->file_path = NULL;
+    eni_strfree(path);
+    return ENIGMA_OK;
+}
+
 /* What goes with the first start of a profiler and ends with its last stop. */
 static enigma_status region_begin(enigma_profiler *profiler)
 {
+    ENI_TRY(file_begin(profiler));
     if (profiler->attach != 0) {
         ENI_TRY(eni_profiler_attach->begin(profiler, profiler->attach));
     }
@@ -259,6 +281,7 @@ enigma_status eni_profiler_close(enigma_profiler *profiler)
         status = status == ENIGMA_OK ? ended : status;
     }
     eni_clock_discipline(false);
+    eni_journal_note_clock(&profiler->journal);
     __atomic_fetch_sub(&running_profilers, 1, __ATOMIC_RELAXED);
     return status;
 }
@@ -269,7 +292,9 @@ enigma_status enigma_profiler_seal(enigma_profiler *profiler)
         return ENIGMA_OK;
     }
     __atomic_store_n(&profiler->end_ticks, eni_clock_ticks(), __ATOMIC_RELEASE);
-    return __atomic_load_n(&profiler->running, __ATOMIC_RELAXED) == 0 ? ENIGMA_OK : eni_profiler_close(profiler);
+    enigma_status status = __atomic_load_n(&profiler->running, __ATOMIC_RELAXED) == 0 ? ENIGMA_OK : eni_profiler_close(profiler);
+    eni_journal_finish(&profiler->journal, profiler->end_ticks);
+    return status;
 }
 
 enigma_status enigma_profiler_snapshot(enigma_profiler *profiler, enigma_profile **out)
@@ -287,7 +312,7 @@ enigma_status enigma_profiler_snapshot(enigma_profiler *profiler, enigma_profile
         eni_profiler_attach->drain(profiler);
     }
     eni_clock_discipline(false);
-    const eni_image_options options = {eni_process_id(), 0, __atomic_load_n(&profiler->end_ticks, __ATOMIC_ACQUIRE)};
+    const eni_image_options options = {eni_process_id(), ENI_IMAGE_COMPLETE, __atomic_load_n(&profiler->end_ticks, __ATOMIC_ACQUIRE)};
     ENI_TRY(eni_journal_image(&profiler->journal, &options, &image, &size));
     return eni_profile_from_image(image, size, "the snapshot", out);
 }
@@ -388,13 +413,15 @@ static uint32_t category_add(enigma_profiler *profiler, enigma_text category)
     }
     uint32_t name = eni_journal_name(&profiler->journal, category);
     void *entry = name == 0 ? NULL : eni_journal_append(&profiler->journal, ENI_STREAM_CATEGORIES, 8);
-    uint32_t id = entry == NULL ? ENI_INTERN_NONE : eni_intern_put(table, category);
+    uint32_t id = ENI_INTERN_NONE;
+    if (entry != NULL) {
+        memcpy(entry, &name, sizeof name);
+        id = eni_journal_publish(&profiler->journal, ENI_STREAM_CATEGORIES, 8) ? eni_intern_put(table, category) : id;
+    }
     if (id == ENI_INTERN_NONE) {
         eni_journal_drop(&profiler->journal);
         return ENIGMA_CATEGORY_SCOPE;
     }
-    memcpy(entry, &name, sizeof name);
-    eni_journal_publish(&profiler->journal, ENI_STREAM_CATEGORIES, 8);
     return id;
 }
 
@@ -429,7 +456,9 @@ static uint32_t device_add(enigma_profiler *profiler, uint64_t key, const eni_de
     }
     *entry = *device;
     entry->fields = fields;
-    eni_journal_publish(journal, ENI_STREAM_DEVICES, sizeof *entry);
+    if (!eni_journal_publish(journal, ENI_STREAM_DEVICES, sizeof *entry)) {
+        return ENI_NO_DEVICE;
+    }
     uint32_t index = (uint32_t)profiler->device_count++;
     profiler->devices[index].key = key;
     profiler->devices[index].device_id = device->device_id;
@@ -478,8 +507,7 @@ static uint32_t launch_add(eni_journal *journal, const eni_launch *launch, const
     }
     *entry = *launch;
     entry->fields = encoded;
-    eni_journal_publish(journal, ENI_STREAM_LAUNCHES, sizeof *entry);
-    return number;
+    return eni_journal_publish(journal, ENI_STREAM_LAUNCHES, sizeof *entry) ? number : 0;
 }
 
 static uint32_t launch_find(enigma_profiler *profiler, const eni_launch *launch, const enigma_field *fields, size_t count)
@@ -515,14 +543,15 @@ void eni_profiler_pair(enigma_profiler *profiler, uint32_t device, uint64_t devi
                        uint32_t uncertainty_ns)
 {
     eni_journal *journal = &profiler->journal;
+    bool kept = false;
     eni_lock(&journal->lock);
     eni_clock_pair_entry *entry = device == ENI_NO_DEVICE ? NULL : eni_journal_append(journal, ENI_STREAM_PAIRS, sizeof *entry);
     if (entry != NULL) {
         *entry = (eni_clock_pair_entry){device, uncertainty_ns, device_ticks, host_ticks, 0};
-        eni_journal_publish(journal, ENI_STREAM_PAIRS, sizeof *entry);
+        kept = eni_journal_publish(journal, ENI_STREAM_PAIRS, sizeof *entry);
     }
     eni_unlock(&journal->lock);
-    if (entry == NULL) {
+    if (!kept) {
         eni_journal_drop(journal);
     }
 }

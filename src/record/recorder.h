@@ -17,6 +17,7 @@ struct enigma_profiler {
     eni_journal journal;
     eni_intern categories; /* under the journal's lock */
     char *capture_path;
+    char *file_path; /* of the file that its first start makes; NULL: none, or made */
     enigma_profiler *next, *previous; /* registry of all, for fork */
     struct {
         uint64_t key;

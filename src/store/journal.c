@@ -1,8 +1,10 @@
 /* The journal: appending. Who may call what is in journal.h; copying it out is in image.c. */
 #include "store/journal.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "store/supply.h"
 
@@ -29,12 +31,21 @@ static size_t chunk_capacity(const eni_stream *stream, size_t needed)
     return capacity < needed ? needed : capacity;
 }
 
-static void *chunk_memory(size_t capacity)
+/* Memory for a chunk, with its header. */
+static eni_chunk *chunk_create(const eni_stream *stream, const eni_chunk *head, eni_backing *backing)
 {
-    if (capacity > SIZE_MAX - sizeof(eni_chunk)) {
+    size_t capacity = head->capacity;
+    if (capacity > SIZE_MAX / 2) {
         return NULL;
     }
-    return capacity == CHUNK_MAX ? eni_supply_take() : eni_alloc(sizeof(eni_chunk) + capacity);
+    if (stream->backed) {
+        return eni_backing_chunk(backing, head, capacity);
+    }
+    eni_chunk *chunk = capacity == CHUNK_MAX ? eni_supply_take() : eni_alloc(sizeof(eni_chunk) + capacity);
+    if (chunk != NULL) {
+        *chunk = *head;
+    }
+    return chunk;
 }
 
 static eni_chunk *last_chunk(const eni_stream *stream)
@@ -42,31 +53,29 @@ static eni_chunk *last_chunk(const eni_stream *stream)
     return stream->count == 0 ? NULL : stream->chunks[stream->count - 1];
 }
 
-/* Adds a chunk with room for needed bytes. The caller holds the journal's lock. */
-static eni_chunk *stream_extend(eni_stream *stream, size_t needed)
+/* Adds a chunk with room for needed bytes. The caller holds the journal's lock; backing is the journal's. */
+static eni_chunk *stream_extend(eni_stream *stream, size_t needed, eni_backing *backing)
 {
-    size_t capacity = chunk_capacity(stream, needed);
     if (!eni_grow((void **)&stream->chunks, &stream->capacity, stream->count, sizeof(eni_chunk *))) {
         return NULL;
     }
-    eni_chunk *chunk = chunk_memory(capacity);
-    if (chunk == NULL) {
-        return NULL;
-    }
     const eni_chunk *last = last_chunk(stream);
-    *chunk = (eni_chunk){.magic = ENI_CHUNK_MAGIC,
-                         .stream = stream->kind,
-                         .owner = stream->owner,
-                         .base = last == NULL ? 0 : last->base + last->used,
-                         .capacity = capacity,
-                         .thread_id = stream->thread_id};
-    stream->chunks[stream->count++] = chunk;
+    const eni_chunk head = {.magic = ENI_CHUNK_MAGIC,
+                            .stream = stream->kind,
+                            .owner = stream->owner,
+                            .base = last == NULL ? 0 : last->base + last->used,
+                            .capacity = chunk_capacity(stream, needed),
+                            .thread_id = stream->thread_id};
+    eni_chunk *chunk = chunk_create(stream, &head, backing);
+    if (chunk != NULL) {
+        stream->chunks[stream->count++] = chunk;
+    }
     return chunk;
 }
 
 static void stream_free(eni_stream *stream)
 {
-    for (size_t i = 0; i < stream->count; i++) {
+    for (size_t i = 0; i < stream->count && !stream->backed; i++) {
         eni_free(stream->chunks[i], sizeof(eni_chunk) + stream->chunks[i]->capacity);
     }
     eni_free(stream->chunks, stream->capacity * sizeof(eni_chunk *));
@@ -95,7 +104,7 @@ void *eni_journal_append(eni_journal *journal, uint32_t stream_kind, size_t size
     eni_stream *stream = &journal->shared[stream_kind];
     eni_chunk *chunk = last_chunk(stream);
     if (chunk == NULL || chunk->capacity - chunk->used < size) {
-        chunk = stream_extend(stream, size);
+        chunk = stream_extend(stream, size, NULL);
         if (chunk == NULL) {
             return NULL;
         }
@@ -103,10 +112,16 @@ void *eni_journal_append(eni_journal *journal, uint32_t stream_kind, size_t size
     return memset((char *)(chunk + 1) + chunk->used, 0, size);
 }
 
-void eni_journal_publish(eni_journal *journal, uint32_t stream_kind, size_t size)
+bool eni_journal_publish(eni_journal *journal, uint32_t stream_kind, size_t size)
 {
     eni_chunk *chunk = last_chunk(&journal->shared[stream_kind]);
+    const char *data = (const char *)(chunk + 1) + chunk->used;
+    if (journal->backing != NULL &&
+        !eni_backing_mirror(journal->backing, stream_kind, chunk->base + chunk->used, data, size)) {
+        return false;
+    }
     __atomic_store_n(&chunk->used, chunk->used + size, __ATOMIC_RELEASE);
+    return true;
 }
 
 size_t eni_journal_size(const eni_journal *journal, uint32_t stream)
@@ -159,7 +174,9 @@ static bool name_add(eni_journal *journal, eni_name_slot *slot, enigma_text text
     uint32_t text_size = (uint32_t)text.size;
     memcpy(entry, &text_size, sizeof text_size);
     memcpy(entry + sizeof text_size, text.data, text.size);
-    eni_journal_publish(journal, ENI_STREAM_NAMES, size);
+    if (!eni_journal_publish(journal, ENI_STREAM_NAMES, size)) {
+        return false;
+    }
     *slot = (eni_name_slot){entry + sizeof text_size, text_size, (uint32_t)(offset / 8), hash};
     journal->name_count++;
     return true;
@@ -241,8 +258,7 @@ static uint32_t node_add(eni_journal *journal, const eni_node *node)
         return ENI_NODE_FAILED;
     }
     *entry = *node;
-    eni_journal_publish(journal, ENI_STREAM_NODES, sizeof *entry);
-    return (uint32_t)journal->node_count++;
+    return eni_journal_publish(journal, ENI_STREAM_NODES, sizeof *entry) ? (uint32_t)journal->node_count++ : ENI_NODE_FAILED;
 }
 
 uint32_t eni_journal_node(eni_journal *journal, const eni_node *node)
@@ -340,8 +356,7 @@ uint32_t eni_journal_fields(eni_journal *journal, const enigma_field *fields, si
         return 0;
     }
     eni_fields_encode(at, &dict, 1, 0, key_locked, journal);
-    eni_journal_publish(journal, ENI_STREAM_FIELDS, size);
-    return (uint32_t)offset;
+    return eni_journal_publish(journal, ENI_STREAM_FIELDS, size) ? (uint32_t)offset : 0;
 }
 
 /* ---- life ---- */
@@ -399,10 +414,30 @@ void eni_journal_free(eni_journal *journal)
     eni_free(journal->node_slots, journal->node_slot_count * sizeof *journal->node_slots);
     lanes_free(journal->lanes);
     lanes_free(journal->inherited);
+    eni_backing_free(journal->backing);
+    eni_backing_free(journal->inherited_backing);
     pthread_mutex_destroy(&journal->lock);
 }
 
 /* ---- lanes ---- */
+
+/* The pieces that are not in the file yet; what finds no space is left out, and the last piece in the file goes on. */
+static void mirror_pieces(eni_journal *journal)
+{
+    uint32_t count = eni_clock_pieces(NULL, 0);
+    uint32_t fresh = count - journal->pieces;
+    eni_clock_piece *pieces = fresh == 0 ? NULL : eni_alloc(fresh * sizeof *pieces);
+    if (pieces == NULL) {
+        return;
+    }
+    eni_clock_pieces(pieces, fresh);
+    if (eni_backing_mirror(journal->backing, ENI_STREAM_PIECES, journal->pieces * sizeof *pieces, pieces,
+                           fresh * sizeof *pieces)) {
+        journal->pieces = count;
+    }
+    eni_free(pieces, fresh * sizeof *pieces);
+}
+
 
 static eni_lane *lane_create(eni_journal *journal, uint64_t thread_key, uint64_t thread_id)
 {
@@ -413,8 +448,10 @@ static eni_lane *lane_create(eni_journal *journal, uint64_t thread_key, uint64_t
     lane->owner = ++journal->owner_count;
     lane->journal = journal;
     lane->thread_key = thread_key;
-    lane->records = (eni_stream){.kind = ENI_STREAM_RECORDS, .owner = lane->owner, .thread_id = thread_id};
-    lane->side = (eni_stream){.kind = ENI_STREAM_SIDE, .owner = lane->owner, .thread_id = thread_id};
+    lane->records = (eni_stream){.kind = ENI_STREAM_RECORDS, .owner = lane->owner, .thread_id = thread_id,
+                                 .backed = journal->backing != NULL};
+    lane->side = lane->records;
+    lane->side.kind = ENI_STREAM_SIDE;
     lane->next_lane = journal->lanes;
     journal->lanes = lane;
     return lane;
@@ -440,7 +477,10 @@ bool eni_lane_grow(eni_lane *lane)
         return false;
     }
     eni_lock(&lane->journal->lock);
-    eni_chunk *chunk = stream_extend(&lane->records, sizeof(eni_record));
+    eni_chunk *chunk = stream_extend(&lane->records, sizeof(eni_record), lane->journal->backing);
+    if (lane->journal->backing != NULL) {
+        mirror_pieces(lane->journal);
+    }
     eni_unlock(&lane->journal->lock);
     if (chunk == NULL) {
         return false;
@@ -460,7 +500,7 @@ static bool side_grow(eni_lane *lane, size_t size)
 {
     bool first = lane->side.count == 0;
     eni_lock(&lane->journal->lock);
-    eni_chunk *chunk = stream_extend(&lane->side, size + 8);
+    eni_chunk *chunk = stream_extend(&lane->side, size + 8, lane->journal->backing);
     if (chunk != NULL && first) {
         memset(chunk + 1, 0, 8);
         chunk->used = 8;
@@ -503,4 +543,69 @@ void eni_journal_disinherit(eni_journal *journal)
     *end = journal->lanes;
     journal->lanes = NULL;
     journal->dropped = 0;
+    if (journal->backing != NULL) {
+        eni_backing_disown(journal->backing);
+        journal->inherited_backing = journal->backing;
+        journal->backing = NULL;
+    }
+}
+
+/* ---- the file ---- */
+
+void eni_journal_drop(eni_journal *journal)
+{
+    uint64_t dropped = __atomic_add_fetch(&journal->dropped, 1, __ATOMIC_RELAXED);
+    if (journal->backing != NULL) {
+        eni_backing_count_dropped(journal->backing, dropped);
+    }
+}
+
+static bool mirror_all(eni_journal *journal)
+{
+    for (uint32_t kind = 0; kind < ENI_STREAM_RECORDS; kind++) {
+        const eni_stream *stream = &journal->shared[kind];
+        for (size_t i = 0; i < stream->count; i++) {
+            const eni_chunk *chunk = stream->chunks[i];
+            if (!eni_backing_mirror(journal->backing, kind, chunk->base, chunk + 1, chunk->used)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+enigma_status eni_journal_back(eni_journal *journal, const char *path, uint32_t pid)
+{
+    eni_lock(&journal->lock);
+    enigma_status status = journal->lanes != NULL ? ENI_FAIL(ENIGMA_E_STATE, "%s: something was recorded already", path)
+                                                  : eni_backing_create(path, pid, &journal->backing);
+    if (status == ENIGMA_OK && !mirror_all(journal)) {
+        status = eni_error_io(ENOSPC, "cannot record into", path);
+        eni_backing_free(journal->backing);
+        journal->backing = NULL;
+    }
+    if (status == ENIGMA_OK) {
+        mirror_pieces(journal);
+    }
+    eni_unlock(&journal->lock);
+    return status;
+}
+
+void eni_journal_note_clock(eni_journal *journal)
+{
+    eni_lock(&journal->lock);
+    if (journal->backing != NULL) {
+        mirror_pieces(journal);
+    }
+    eni_unlock(&journal->lock);
+}
+
+void eni_journal_finish(eni_journal *journal, uint64_t end_ticks)
+{
+    eni_lock(&journal->lock);
+    if (journal->backing != NULL) {
+        mirror_pieces(journal);
+        eni_backing_finish(journal->backing, end_ticks);
+    }
+    eni_unlock(&journal->lock);
 }

@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/intern.h"
 #include "base/thread.h"
+#include "store/backing.h"
 #include "store/layout.h"
 
 #define ENI_MEMO_SIZE 256 /* call-path nodes that a lane finds without the lock */
@@ -20,6 +21,7 @@ typedef struct eni_stream {
     uint64_t thread_id;
     uint32_t owner;
     uint16_t kind;
+    bool backed; /* its chunks are the file's */
 } eni_stream;
 
 typedef struct eni_journal eni_journal;
@@ -64,11 +66,21 @@ struct eni_journal {
     eni_lane *inherited; /* lanes of the parent process: their memory stays, nothing reads them */
     uint32_t owner_count;
     uint64_t dropped; /* atomic */
+    eni_backing *backing;           /* the file that it is written into, NULL: none */
+    eni_backing *inherited_backing; /* of the parent process: private memory */
+    uint32_t pieces;                /* of the clock's map that are in the file */
 };
 
 enigma_status eni_journal_init(eni_journal *journal);
 void eni_journal_free(eni_journal *journal);
-static inline void eni_journal_drop(eni_journal *journal) { __atomic_fetch_add(&journal->dropped, 1, __ATOMIC_RELAXED); }
+void eni_journal_drop(eni_journal *journal); /* counts something that could not be kept */
+
+/* Writes what there is and all that comes into a file; before anything is recorded. */
+enigma_status eni_journal_back(eni_journal *journal, const char *path, uint32_t pid);
+/* Nothing more is recorded: the file is complete as of end_ticks. Takes the lock. */
+void eni_journal_finish(eni_journal *journal, uint64_t end_ticks);
+/* Writes new pieces of the clock's map into the file. Takes the lock. */
+void eni_journal_note_clock(eni_journal *journal);
 
 /* Shared streams; the caller holds the lock. */
 uint32_t eni_journal_name(eni_journal *journal, enigma_text text);                      /* 0: no memory, or absent */
@@ -76,7 +88,7 @@ const char *eni_journal_name_text(const eni_journal *journal, uint32_t name, uin
 uint32_t eni_journal_node(eni_journal *journal, const eni_node *node);                  /* ENI_NODE_FAILED: no memory */
 const eni_node *eni_journal_node_at(const eni_journal *journal, uint32_t node);         /* NULL: out of range */
 void *eni_journal_append(eni_journal *journal, uint32_t stream, size_t size);           /* zeroed, not yet published; NULL: no memory */
-void eni_journal_publish(eni_journal *journal, uint32_t stream, size_t size);
+bool eni_journal_publish(eni_journal *journal, uint32_t stream, size_t size); /* false: the file has no space; nothing was added */
 size_t eni_journal_size(const eni_journal *journal, uint32_t stream);                   /* published bytes */
 const void *eni_journal_at(const eni_journal *journal, uint32_t stream, uint64_t offset);
 uint32_t eni_journal_fields(eni_journal *journal, const enigma_field *fields, size_t count); /* encoded DICT in FIELDS; 0 */

@@ -35,10 +35,14 @@ enum eni_stream_kind {
     ENI_STREAM_COUNT = 10
 };
 
+enum eni_image_flags {
+    ENI_IMAGE_COMPLETE = 1 << 0 /* nothing more is written: all that its records refer to is there */
+};
+
 typedef struct eni_image_header { /* 64 bytes */
     char magic[8];
     uint32_t version, header_size;
-    uint32_t pid, flags;
+    uint32_t pid, flags; /* enum eni_image_flags */
     uint64_t dropped;
     uint64_t end_ticks; /* when the profile was sealed: open records end there; 0: it was still recording */
     uint64_t reserved[3];

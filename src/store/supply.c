@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "base/thread.h"
@@ -71,18 +70,10 @@ static void *work(void *unused)
 static void start(void)
 {
     pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all;
-    sigset_t before;
-    if (pthread_attr_init(&attributes) != 0) {
-        return;
+    supply.running = eni_thread_start(&thread, work, NULL);
+    if (supply.running) {
+        pthread_detach(thread);
     }
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    supply.running = pthread_create(&thread, &attributes, work, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
 }
 
 void *eni_supply_take(void)

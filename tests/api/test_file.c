@@ -276,7 +276,7 @@ static void check_survivor(bool may_be_full)
         enigma_event event = event_at(profile, i);
         size_t depth = enigma_profile_path_depth(profile, event.path);
         assert_int_equal(depth, event.name.data[0] == 'o' ? 1 : 2);
-        assert_int_equal(event.metric_count, depth - 1);
+        assert_true(event.metric_count == depth - 1 || counts.dropped > 0);
     }
     enigma_profile_free(profile);
 }

@@ -38,6 +38,7 @@ def profile(
     profile_memory: bool = False,
     capture: str | PathLike[str] | None = None,
     attach: str | tuple[str, ...] | list[str] | None = None,
+    file: _Path | None = None,
 ) -> Profiler: ...
 
 @final

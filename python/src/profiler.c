@@ -148,24 +148,29 @@ static PyObject *attach_names(PyObject *attach)
 
 static PyObject *profile(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {(char *)"record_shapes", (char *)"profile_memory", (char *)"capture", (char *)"attach", NULL};
+    static char *names[] = {(char *)"record_shapes", (char *)"profile_memory", (char *)"capture", (char *)"attach",
+                            (char *)"file", NULL};
     int shapes = 0, memory = 0;
-    PyObject *capture = Py_None, *attach = Py_None, *path = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppOO:profile", names, &shapes, &memory, &capture, &attach)) {
+    PyObject *capture = Py_None, *attach = Py_None, *file = Py_None, *path = NULL, *file_path = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppOOO:profile", names, &shapes, &memory, &capture, &attach, &file)) {
         return NULL;
     }
     PyObject *attached = attach_names(attach);
     const char *attached_text = attached ? PyUnicode_AsUTF8(attached) : NULL;
-    if (PyErr_Occurred() || (capture != Py_None && !PyUnicode_FSConverter(capture, &path))) {
+    if (PyErr_Occurred() || (capture != Py_None && !PyUnicode_FSConverter(capture, &path)) ||
+        (file != Py_None && !PyUnicode_FSConverter(file, &file_path))) {
         Py_XDECREF(attached);
+        Py_XDECREF(path);
         return NULL;
     }
     enigma_profiler_options options = ENIGMA_PROFILER_OPTIONS_INIT;
     options.flags = (shapes ? ENIGMA_PROFILER_RECORD_SHAPES : 0u) | (memory ? ENIGMA_PROFILER_PROFILE_MEMORY : 0u);
     options.capture_path = path ? PyBytes_AS_STRING(path) : NULL;
     options.attach = attached_text;
+    options.file = file_path ? PyBytes_AS_STRING(file_path) : NULL;
     PyObject *self = profiler_new(py_state_of(module), &options);
     Py_XDECREF(path);
+    Py_XDECREF(file_path);
     Py_XDECREF(attached);
     return self;
 }
@@ -230,14 +235,16 @@ static PyObject *profiler_exit(PyObject *object, PyObject *const *args, Py_ssize
 
 PyDoc_STRVAR(
     profile_doc,
-    "profile($module, /, record_shapes=False, profile_memory=False, capture=None, attach=None)\n--\n\n"
+    "profile($module, /, record_shapes=False, profile_memory=False, capture=None, attach=None, file=None)\n--\n\n"
     "Make a Profiler: a context manager that records scopes and dispatches while it is active.\n\n"
     "record_shapes: keep the inputs' (shape, dtype) in metadata[\"input_shapes\"] of dispatches.\n"
     "profile_memory: count input_bytes and output_bytes of dispatches.\n"
     "capture: a path that ends in .gputrace, written by Metal's capture.\n"
-    "attach: \"cuda\", or a tuple or list of such names: record what any code in the process launches with CUDA.\n\n"
+    "attach: \"cuda\", or a tuple or list of such names: record what any code in the process launches with CUDA.\n"
+    "file: an .enigma file to record into, replaced when the profiler is entered: enigma.load() reads it at any moment, also\n"
+    "after the process was killed. Where the disk is full, what finds no space is dropped and counted.\n\n"
     "Raises ValueError for a capture path with another suffix and for a name in attach that is none; entering raises\n"
-    "RuntimeError when capture or attaching is not possible.");
+    "RuntimeError when capture or attaching is not possible, and OSError when the file cannot be made.");
 
 PyDoc_STRVAR(events_doc, "events($self, /)\n--\n\nThe recorded events, a list of ProfilerEvent in order of ending.");
 PyDoc_STRVAR(key_averages_doc, "key_averages($self, /, *, group_by='name')\n--\n\n"

@@ -105,7 +105,7 @@ property PreparedKernel.kernel_name str
 """
 
 # record_function passes metrics on as scope does, which the reference does not show.
-EXTRA_PARAMETERS = {"record_function": {"metrics"}}
+EXTRA_PARAMETERS = {"profile": ("attach", "file"), "record_function": {"metrics"}}
 
 
 def parse(table):

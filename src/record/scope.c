@@ -456,8 +456,8 @@ static void event_gpu(enigma_profiler *profiler, enigma_scope scope, const enigm
     const eni_launch launch = event_launch(event);
     eni_gpu_block *block = eni_profiler_gpu_block(profiler, scope, eni_profiler_launch(profiler, &launch, NULL, 0));
     if (block != NULL) {
-        block->start = event->gpu_start_ns;
-        block->end = event->gpu_end_ns;
+        __atomic_store_n(&block->start, event->gpu_start_ns, __ATOMIC_RELAXED);
+        __atomic_store_n(&block->end, event->gpu_end_ns, __ATOMIC_RELAXED);
         uint32_t status = event->gpu_start_ns == 0 || event->gpu_end_ns == 0  ? ENI_GPU_ZERO
                           : event->gpu_end_ns < event->gpu_start_ns           ? ENI_GPU_REVERSED
                                                                               : ENI_GPU_VALID;

@@ -518,7 +518,7 @@ cu_result cuModuleLoadDataEx(cu_module *out, const void *image, uint32_t count, 
     module *m = calloc(1, sizeof *m);
     if (error == CUDA_SUCCESS && memcmp(image, "\177ELF", 4) == 0) {
         error = read_image(m, image) ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY;
-    } else if (error == CUDA_SUCCESS && strncmp(image, ".version", 8) == 0) {
+    } else if (error == CUDA_SUCCESS && strstr(image, ".version ") != NULL) {
         read_ptx(m, image);
     } else if (error == CUDA_SUCCESS) {
         error = CUDA_ERROR_INVALID_IMAGE;

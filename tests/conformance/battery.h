@@ -158,14 +158,18 @@ static inline void battery_cache(void)
     }
 }
 
-/* Runs the group for every backend that has a device; gives main's exit code. */
+/* Runs the group for every backend that has a device, or for the one that ENIGMA_BACKEND names; gives main's exit code. */
 static inline int battery_main(const char *name, int (*run_group)(const char *backend))
 {
     int failures = 0, ran = 0;
     const enigma_backend_info *backend;
+    const char *wanted = getenv("ENIGMA_BACKEND");
     battery_cache();
     for (size_t i = 0; (backend = enigma_backend_at(i)) != NULL; i++) {
         uint32_t devices = 0;
+        if (wanted != NULL && strcmp(backend->name, wanted) != 0) {
+            continue;
+        }
         if (!backend->built || enigma_backend_device_count(backend->name, &devices) != ENIGMA_OK || devices == 0) {
             continue;
         }

@@ -107,7 +107,7 @@ int main(void)
     for (int i = 0; i < COUNT; i++) {
         x[i] = (float)i / COUNT;
     }
-    check(enigma_runtime_open(NULL, ENIGMA_DEVICE_DEFAULT, &runtime), "runtime");
+    check(enigma_runtime_open("opencl", ENIGMA_DEVICE_DEFAULT, &runtime), "runtime");
     enigma_prepared *prepared = prepare(runtime, x);
     check(enigma_hook_register((enigma_text){"saxpy", 0}, saxpy_work, NULL, NULL), "hook");
 

@@ -272,7 +272,7 @@ static void solver_open(solver *s, const double *b)
         [R] = {POINTS * sizeof(float), single},  [U] = {POINTS * sizeof(float), NULL},
         [SUMS] = {GROUPS * sizeof(float), NULL}, [SCALARS] = {sizeof scalars, scalars},
     };
-    check(enigma_runtime_open(NULL, ENIGMA_DEVICE_DEFAULT, &s->runtime), "runtime");
+    check(enigma_runtime_open("opencl", ENIGMA_DEVICE_DEFAULT, &s->runtime), "runtime");
     for (int i = 0; i < BUFFERS; i++) {
         check(enigma_buffer_create(s->runtime, contents[i].size, contents[i].data, &s->buffers[i]), "buffer");
     }
@@ -444,7 +444,7 @@ static void print_device(void)
 {
     enigma_runtime *runtime = NULL;
     enigma_field fact;
-    check(enigma_runtime_open(NULL, ENIGMA_DEVICE_DEFAULT, &runtime), "runtime");
+    check(enigma_runtime_open("opencl", ENIGMA_DEVICE_DEFAULT, &runtime), "runtime");
     for (size_t i = 0; enigma_runtime_fact(runtime, i, &fact); i++) {
         if (strcmp(fact.key.data, "name") == 0 && fact.value.type == ENIGMA_TEXT) {
             printf("Poisson equation, conjugate gradients, %d x %d points, on %s\n\n", SIDE, SIDE,

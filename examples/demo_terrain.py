@@ -163,7 +163,7 @@ class Terrain:
     """The kernels, compiled for one size of terrain on a runtime of their own."""
 
     def __init__(self, shape):
-        self.rt = enigma.Runtime()
+        self.rt = enigma.Runtime("opencl")
         self.shape = shape
         height, width = shape
         self.grid = (-(-width // GROUP) * GROUP, -(-height // GROUP) * GROUP, 1)  # padded to whole groups

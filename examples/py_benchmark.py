@@ -31,7 +31,7 @@ __kernel void tiled(__global const float *in, __global float *out)
 """
 
 try:
-    rt = enigma.Runtime()
+    rt = enigma.Runtime("opencl")
 except RuntimeError as error:
     print(f"skipped: {error}")
     sys.exit(77)

@@ -15,7 +15,7 @@ __kernel void saxpy(float a, __global const float *x, __global float *y)
 COUNT = 1 << 20
 
 try:
-    rt = enigma.Runtime()
+    rt = enigma.Runtime("opencl")
 except RuntimeError as error:
     print(f"skipped: {error}")
     sys.exit(77)

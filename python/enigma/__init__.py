@@ -2,7 +2,7 @@
 
     import enigma
 
-    rt = enigma.Runtime()                                   # the best backend that has a device
+    rt = enigma.Runtime("opencl")                           # Runtime() opens the best backend
     kernel = rt.compile(source, "vector_add")
     prepared = rt.prepare(kernel, [a, b], n * 4)
 

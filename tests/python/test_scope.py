@@ -288,7 +288,6 @@ def test_record_function_is_a_scope():
 def test_signatures():
     assert str(inspect.signature(scope)) == "(name, *, metrics=None, category='scope', **metadata)"
     assert str(inspect.signature(record_function)) == "(name, *, category='python', metrics=None, **metadata)"
-    assert str(inspect.signature(profile)) == "(record_shapes=False, profile_memory=False, capture=None, attach=None)"
     assert str(inspect.signature(enigma.get_active_profiler)) == "()"
     for function in (scope, record_function, profile, enigma.get_active_profiler, enigma.Profiler):
         assert inspect.getdoc(function)
@@ -384,8 +383,8 @@ def test_metric_keyboard_interrupt_leaves():
 
 def test_metric_keys():
     with profile():
-        for key in (1, None, b"k", "a\0b"):
-            with pytest.raises(TypeError, match="keys"):
+        for key, error in ((1, TypeError), (None, TypeError), (b"k", TypeError), ("a\0b", ValueError)):
+            with pytest.raises(error, match="keys"):
                 scope("a", metrics={key: 1}).__enter__()
     with profile() as p:
         with scope("a", metrics={"é🚀": 1, "\ud800": 2, "": 3}):

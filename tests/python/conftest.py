@@ -65,3 +65,8 @@ def opencl():
         pytest.skip(f"no OpenCL device: {error}")
     yield runtime
     runtime.release()
+
+
+def pytest_collection_modifyitems(items):
+    """Files that change the process for all that come after them run last."""
+    items.sort(key=lambda item: item.path.name in ("test_attach.py",))

@@ -12,8 +12,15 @@ import cuda_fake
 import enigma
 import pytest
 
-fake = cuda_fake.load()
-needs_fake = pytest.mark.skipif(fake is None, reason="the fake CUDA libraries are not built (ENIGMA_BUILD_DIR)")
+fake = None
+needs_fake = pytest.mark.skipif(not cuda_fake.FOLDER.is_dir(), reason="the fake CUDA libraries are not built (ENIGMA_BUILD_DIR)")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fakes():
+    """The fakes stay in the process once they are loaded, and then are its CUDA: conftest.py has this file run last."""
+    global fake
+    fake = cuda_fake.load()
 
 
 def launch(name, us=1.0):

@@ -36,9 +36,9 @@ def run_python(text, namespace):
 @pytest.mark.parametrize("blocks", list(sections()))
 def test_python_blocks(blocks, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if any("enigma.Runtime()" in text for _, text in blocks):
+    if any('enigma.Runtime("opencl")' in text for _, text in blocks):
         try:
-            enigma.Runtime()
+            enigma.Runtime("opencl")
         except RuntimeError as error:
             pytest.skip(str(error))
     namespace, printed = {"__name__": "__main__"}, ""

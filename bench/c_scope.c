@@ -1,4 +1,9 @@
-/* What a C scope costs, off and on, beside its floor: two clock reads and a record of 32 bytes written inline. */
+/* What a C scope costs, off and on, on one thread and on two, and with ten million of them kept, beside its floor: two clock reads and a
+ * record of 32 bytes written inline. */
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
 #include "enigma.h"
 #include "harness.h"
 
@@ -97,6 +102,69 @@ static void run_metrics(long count)
     }
 }
 
+/* ---- on two threads at once ---- */
+
+/* Runs the same work on two threads, a processor each; the time is that of both together. */
+typedef struct worker {
+    void (*run)(long count);
+    long count;
+    int cpu;
+} worker;
+
+static void *work(void *arg)
+{
+    const worker *self = arg;
+    bench_pin(self->cpu);
+    if (self->run != run_floor) {
+        enigma_profiler_start(profiler);
+    }
+    self->run(self->count);
+    if (self->run != run_floor) {
+        enigma_profiler_stop(profiler);
+    }
+    return NULL;
+}
+
+static void run_two(void (*run)(long count), long count)
+{
+    worker workers[2] = {{run, count, 0}, {run, count, 1}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[i], NULL, work, &workers[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+
+static void run_floor_two(long count) { run_two(run_floor, count); }
+static void run_literal_two(long count) { run_two(run_literal, count); }
+
+/* ---- ten million kept ---- */
+
+/* The floor of keeping: the same records into memory that is new, in huge pages where the system gives them. */
+static void run_floor_kept(long count)
+{
+    const size_t huge = (size_t)2 << 20;
+    size_t size = ((size_t)count * sizeof(record) + 2 * huge) & ~(huge - 1);
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        exit(1);
+    }
+    record *kept = (record *)(((uintptr_t)memory + huge - 1) & ~(huge - 1));
+#if defined(MADV_HUGEPAGE)
+    madvise(kept, (size_t)count * sizeof(record), MADV_HUGEPAGE);
+#endif
+    for (long i = 0; i < count; i++) {
+        kept[i].name = "a";
+        kept[i].path = 1;
+        kept[i].start = ticks();
+        __asm__ volatile("" ::: "memory");
+        kept[i].end = ticks();
+    }
+    munmap(memory, size);
+}
+
 static void fresh_profiler(void)
 {
     if (profiler != NULL) {
@@ -129,6 +197,18 @@ int main(void)
     };
     bench_run(on, 5, ROUNDS);
     over += bench_report("C scope, recorded (fresh profiler each round)", on, 5, ROUNDS);
+    bench_variant two[] = {
+        {"floor, each of two threads", run_floor_two, 1000000, 0, 0, NULL, {0}},
+        {"scope on, literal, each of two threads", run_literal_two, 1000000, 0, 0, fresh_profiler, {0}},
+    };
+    bench_run(two, 2, 7);
+    over += bench_report("C scope, recorded on two threads at once", two, 2, 7);
+    bench_variant kept[] = {
+        {"floor: new memory, huge pages", run_floor_kept, 10000000, 0, 0, NULL, {0}},
+        {"scope on, literal, ten million kept", run_literal, 10000000, 0, 0, fresh_profiler, {0}},
+    };
+    bench_run(kept, 2, 5);
+    over += bench_report("C scope, ten million kept", kept, 2, 5);
     printf("  literal / floor %.2f, depth 8 / floor %.2f\n", on[1].ns[ROUNDS / 2] / on[0].ns[ROUNDS / 2],
            on[2].ns[ROUNDS / 2] / on[0].ns[ROUNDS / 2]);
     enigma_profiler_stop(profiler);

@@ -6,6 +6,7 @@
 Each tool has a process of its own, since CUPTI takes one at a time; in it segments with and without the tool alternate, and
 what a tool adds is the median over the pairs. Prints a table and, last, one line of JSON."""
 
+import ctypes
 import json
 import os
 import statistics
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 
-LAUNCHES = 5000
+LAUNCHES, WARM_UP = 5000, 500
 SLEEP_CYCLES, SLEEP_LAUNCHES = 18000, 2000
 MANY = 200_000
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -116,9 +117,11 @@ def bodies():
 
 
 def segment(body, launches=LAUNCHES):
-    """ns per launch on the host, the end of the work waited for."""
+    """ns per launch on the host, the end of the work waited for; without what a tool does once when it starts."""
     import torch
 
+    for _ in range(WARM_UP):
+        body()
     torch.cuda.synchronize()
     start = time.perf_counter_ns()
     for _ in range(launches):
@@ -169,13 +172,17 @@ def cost(name, rounds):
     return out
 
 
-def resident():
+def resident(trimmed=False):
+    """Bytes of this process in memory; trimmed: without what its allocator has free."""
+    if trimmed:
+        ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def many(name, what):
-    """Seconds from the end of MANY launches to a written tree or trace, and bytes that stayed per launch until then."""
+    """Seconds from the end of MANY launches to a written tree or trace; bytes a launch that the process grew by until then, and
+    that are in use once all is written."""
     import torch
 
     tool, body = TOOLS[name](), bodies()["torch op"]
@@ -183,14 +190,16 @@ def many(name, what):
     for _ in range(1000):
         body()
     torch.cuda.synchronize()
-    before = resident()
+    before = resident(trimmed=True)
     for _ in range(MANY):
         body()
     torch.cuda.synchronize()
+    during = resident()
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         getattr(tool, what)(folder)
-        return time.perf_counter() - start, (resident() - before) / MANY
+        seconds = time.perf_counter() - start
+    return seconds, (during - before) / MANY, (resident(trimmed=True) - before) / MANY
 
 
 def child(*arguments):
@@ -218,7 +227,8 @@ def main(rounds):
             print(f"{name:<8} {what:<36} {plain:9.0f} ns alone   {added:+9.0f} ns added")
     for what, row in reports.items():
         print(f"{MANY} launches, {what:<22} " + (row if isinstance(row, str) else
-                                                 f"{row[0]:7.3f} s to the file   {row[1]:7.1f} B kept a launch"))
+                                                 f"{row[0]:7.3f} s to the file   {row[1]:7.1f} B a launch before, "
+                                                 f"{row[2]:7.1f} B after"))
     print(json.dumps({"costs": costs, "reports": reports}))
     return any(isinstance(row, str) for name, row in (costs | reports).items() if name.startswith("enigma"))
 

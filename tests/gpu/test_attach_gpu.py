@@ -14,14 +14,27 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROUNDS = int(os.environ.get("ENIGMA_GPU_ROUNDS", "2"))
+ROUNDS = {"transformer": 3, "triton": 1, "cupy": 1}  # a process each, which takes longest to load PyTorch
+TICK_US = 0.0325  # of the GPU's clock, 32 ns, and its rounding
+FEW = 10  # launches whose median says nothing
+
+
+PROBE = """
+import importlib, torch
+for module in ("torch", "triton", "cupy"):
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        continue
+    if torch.cuda.is_available():
+        print(module)
+"""
 
 
 @functools.cache
-def has(module):
-    """Whether a child can use it on a GPU; this process loads none of them."""
-    code = f"import {module}, torch, sys; sys.exit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+def usable():
+    """The modules that a child can use on a GPU; this process loads none of them."""
+    return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True).stdout.split()
 
 
 def run(what, tool):
@@ -36,10 +49,10 @@ def results():
     cache = {}
 
     def get(what, module):
-        if not has(module):
+        if module not in usable():
             pytest.skip(f"no PyTorch with a CUDA device, or no {module}")
         if what not in cache:
-            runs = [(run(what, "enigma"), run(what, "torch")) for _ in range(ROUNDS)]
+            runs = [(run(what, "enigma"), run(what, "torch")) for _ in range(ROUNDS[what])]
             cache[what] = [pair[0] for pair in runs], [pair[1] for pair in runs]
         return cache[what]
     return get
@@ -59,29 +72,35 @@ def test_names_and_counts(what, module, results):
         assert a["unfinished"] == []
 
 
+def medians(runs):
+    """name: the median of each run, on the grid of the clock"""
+    found = collections.defaultdict(list)
+    for result in runs:
+        by_name = collections.defaultdict(list)
+        for name, us in result["kernels"]:
+            by_name[name].append(us)
+        for name, times in by_name.items():
+            found[name].append((statistics.median_low(times), len(times)))
+    return found
+
+
 @CASES
 def test_durations(what, module, results):
-    """Each kernel's median within 1 % or one 32 ns tick, the total within 0.5 %, over all rounds."""
-    ours, theirs = results(what, module)
-
-    def pooled(runs):
-        by_name = collections.defaultdict(list)
-        for result in runs:
-            for name, us in result["kernels"]:
-                by_name[name].append(us)
-        return by_name
-
-    a, b = pooled(ours), pooled(theirs)
-    off, total_a, total_b = [], 0.0, 0.0
-    for name in a:
-        median_a, median_b = statistics.median(a[name]), statistics.median(b[name])
-        total_a += median_a * len(a[name])
-        total_b += median_b * len(b[name])
-        if abs(median_a - median_b) > max(0.01 * median_b, 0.0325):
-            off.append(f"{median_a:.3f} us, torch {median_b:.3f} us, {len(a[name])} times: {name[:80]}")
-    print(f"{what}: {len(a)} kernels, total {total_a:.1f} us, torch {total_b:.1f} us ({100 * (total_a / total_b - 1):+.2f} %)")
+    """Each kernel's median within 1 % or one 32 ns tick of what torch.profiler has in one of its processes (they differ from
+    one to the next by about that: addresses are others), the total within 0.5 %."""
+    ours, theirs = (medians(runs) for runs in results(what, module))
+    off, totals = [], [0.0, 0.0]
+    for name in ours:
+        for i, side in enumerate((ours, theirs)):
+            totals[i] += statistics.mean(median for median, _ in side[name]) * ours[name][0][1]
+        a, b = ([median for median, _ in side[name]] for side in (ours, theirs))
+        gap = max(min(a) - max(b), min(b) - max(a))
+        if gap > max(0.01 * max(b), TICK_US) and ours[name][0][1] >= FEW:
+            off.append(f"{a} us, torch {b} us, {ours[name][0][1]} times: {name[:80]}")
+    print(f"{what}: {len(ours)} kernels, total {totals[0]:.1f} us, torch {totals[1]:.1f} us "
+          f"({100 * (totals[0] / totals[1] - 1):+.2f} %)")
     assert not off, "\n".join(off)
-    assert abs(total_a / total_b - 1) <= 0.005
+    assert abs(totals[0] / totals[1] - 1) <= 0.005
 
 
 @CASES

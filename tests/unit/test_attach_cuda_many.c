@@ -1,6 +1,8 @@
 /* The CUDA attacher against a fake CUPTI: many threads and launches at once, what is kept of them, and forking. */
 #include "attach_cuda.h"
 
+#include "cupti/cupti.h"
+
 enum { THREADS = 64, EACH = 50 };
 
 static void *launch_many(void *arg)
@@ -105,6 +107,29 @@ static void test_memory(void **state)
     enigma_profiler_free(profiler);
 }
 
+/* The same of launches that nobody has read yet, and what is left of them at the end. */
+static void test_memory_unread(void **state)
+{
+    (void)state;
+    enigma_profiler *profiler = attached();
+    size_t at_first = live_bytes;
+    assert_int_equal(enigma_profiler_start(profiler), ENIGMA_OK);
+    run_kernel("kernel", 100);
+    eni_cupti_flush(NULL, NULL, 0);
+    size_t before = live_bytes;
+    for (int batch = 0; batch < BATCHES; batch++) {
+        for (int i = 0; i < BATCH; i++) {
+            run_kernel("kernel", 100);
+        }
+        eni_cupti_flush(NULL, NULL, 0);
+    }
+    size_t limit = (size_t)BATCHES * BATCH * 100 + (1 << 18);
+    assert_true(live_bytes - before <= limit);
+    assert_int_equal(enigma_profiler_stop(profiler), ENIGMA_OK);
+    assert_true(live_bytes - at_first <= limit);
+    enigma_profiler_free(profiler);
+}
+
 static int in_child(enigma_profiler *profiler)
 {
     run_kernel("child", 100);
@@ -148,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_memory_unread),
         cmocka_unit_test(test_fork),
     };
     if (enigma_set_allocator(counted_resize, NULL) != ENIGMA_OK || !fake_load("new", &fake) ||

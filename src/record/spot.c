@@ -4,7 +4,7 @@
 
 #include "record/recorder.h"
 
-enum { SPOTS = 16, NOTES = 1024, TRIES = 1000 };
+enum { SPOTS = 16, NOTES = 1024, WAYS = 8, TRIES = 1000 };
 
 /* An entry that one writes and any number read. All atomic. */
 typedef struct note {
@@ -23,25 +23,30 @@ typedef struct live_spot {
 #define NOT_ATTACHED UINT64_MAX /* of a note: a profiler is active that attaches to nothing */
 
 static live_spot spots[SPOTS];
-static note notes[NOTES];
+static note notes[NOTES]; /* a context has its own in one of WAYS places */
 static enigma_context_key_fn context_key; /* atomic */
 static eni_mutex spots_lock = ENI_MUTEX_INIT;
 static uint64_t opened;
 
 /* ---- entries ---- */
 
-static void note_write(note *entry, uint64_t key, uint64_t serial, uint32_t path, uint64_t scope)
+/* False: it is not written, since it was no longer what the caller saw (was), or another thread writes it now. */
+static bool note_write(note *entry, uint64_t was, uint64_t key, uint64_t serial, uint32_t path, uint64_t scope)
 {
     uint32_t sequence = __atomic_load_n(&entry->sequence, __ATOMIC_RELAXED) & ~1u;
     if (!__atomic_compare_exchange_n(&entry->sequence, &sequence, sequence + 1, false, __ATOMIC_ACQUIRE,
                                      __ATOMIC_RELAXED)) {
-        return; /* another one writes here, for another context: one of the two is lost in any case */
+        return false;
     }
-    __atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
-    __atomic_store_n(&entry->serial, serial, __ATOMIC_RELEASE);
-    __atomic_store_n(&entry->path, path, __ATOMIC_RELEASE);
-    __atomic_store_n(&entry->scope, scope, __ATOMIC_RELEASE);
+    bool same = __atomic_load_n(&entry->key, __ATOMIC_RELAXED) == was;
+    if (same) {
+        __atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
+        __atomic_store_n(&entry->serial, serial, __ATOMIC_RELEASE);
+        __atomic_store_n(&entry->path, path, __ATOMIC_RELEASE);
+        __atomic_store_n(&entry->scope, scope, __ATOMIC_RELEASE);
+    }
     __atomic_store_n(&entry->sequence, sequence + 2, __ATOMIC_RELEASE);
+    return same;
 }
 
 /* The key of the entry, 0: none. */
@@ -60,10 +65,42 @@ static uint64_t note_read(const note *entry, eni_spot *out)
     return 0;
 }
 
-static note *note_of(uint64_t key)
+static uint64_t note_key(const note *entry) { return __atomic_load_n(&entry->key, __ATOMIC_RELAXED); }
+
+/* The places where the note of a context may be, i below WAYS, the likeliest first. */
+static note *note_place(uint64_t key, uint64_t i)
 {
     uint64_t mixed = key * UINT64_C(0x9e3779b97f4a7c15);
-    return &notes[mixed >> 54];
+    return &notes[(mixed >> 32) % (NOTES / WAYS) * WAYS + ((mixed >> 56) + i) % WAYS];
+}
+
+static note *note_of(uint64_t key)
+{
+    for (uint64_t i = 0; i < WAYS; i++) {
+        note *entry = note_place(key, i);
+        if (note_key(entry) == key) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+/* Where all places are taken another context's note is lost. Whether there was one of this context already. */
+static bool note_put(uint64_t key, uint64_t serial, uint32_t path, uint64_t scope)
+{
+    note *entry = note_of(key);
+    if (entry != NULL && note_write(entry, key, key, serial, path, scope)) {
+        return true;
+    }
+    for (uint64_t i = 0; i < WAYS; i++) {
+        entry = note_place(key, i);
+        if (note_key(entry) == 0 && note_write(entry, 0, key, serial, path, scope)) {
+            return false;
+        }
+    }
+    entry = note_place(key, 0);
+    note_write(entry, note_key(entry), key, serial, path, scope);
+    return false;
 }
 
 /* ---- live profilers ---- */
@@ -87,7 +124,7 @@ bool eni_spot_open(const enigma_profiler *profiler)
         spot = __atomic_load_n(&spots[i].serial, __ATOMIC_RELAXED) == 0 ? &spots[i] : NULL;
     }
     if (spot != NULL) {
-        note_write(&spot->owner, 0, serial, 0, 0);
+        note_write(&spot->owner, note_key(&spot->owner), 0, serial, 0, 0);
         __atomic_store_n(&spot->order, ++opened, __ATOMIC_RELAXED);
         __atomic_store_n(&spot->serial, serial, __ATOMIC_RELEASE);
     }
@@ -109,9 +146,9 @@ void eni_spot_close(uint64_t serial)
 static void owner_moves(uint64_t key, uint64_t serial, uint32_t path, uint64_t scope)
 {
     live_spot *spot = live_of(serial);
-    uint64_t owner = spot == NULL ? 0 : __atomic_load_n(&spot->owner.key, __ATOMIC_RELAXED);
+    uint64_t owner = spot == NULL ? 0 : note_key(&spot->owner);
     if (spot != NULL && (owner == 0 || owner == key)) {
-        note_write(&spot->owner, key, serial, path, scope);
+        note_write(&spot->owner, owner, key, serial, path, scope);
     }
 }
 
@@ -161,7 +198,8 @@ static int find_noted(eni_spot *out)
 {
     enigma_context_key_fn ask = __atomic_load_n(&context_key, __ATOMIC_RELAXED);
     uint64_t key = ask == NULL ? 0 : ask();
-    if (key == 0 || note_read(note_of(key), out) != key || out->serial == 0) {
+    const note *entry = key == 0 ? NULL : note_of(key);
+    if (entry == NULL || note_read(entry, out) != key || out->serial == 0) {
         return 0;
     }
     out->source = ENI_SPOT_OWN;
@@ -187,17 +225,16 @@ void enigma_set_context_key(enigma_context_key_fn key) { __atomic_store_n(&conte
 
 int enigma_context_publish(uint64_t key, const enigma_context *context)
 {
-    note *entry = note_of(key);
-    bool known = __atomic_load_n(&entry->key, __ATOMIC_RELAXED) == key;
     if (context == NULL) {
-        if (known) {
-            note_write(entry, 0, 0, 0, 0);
+        note *entry = note_of(key);
+        if (entry != NULL) {
+            note_write(entry, key, 0, 0, 0, 0);
         }
         return 0;
     }
     const enigma_profiler *profiler = context->profiler;
     uint64_t serial = profiler == NULL ? 0 : profiler->attach == 0 ? NOT_ATTACHED : eni_profiler_id(profiler);
-    note_write(entry, key, serial, context->path, context->scope);
+    bool known = note_put(key, serial, context->path, context->scope);
     if (profiler != NULL && profiler->attach != 0) {
         owner_moves(key, serial, context->path, context->scope);
     }

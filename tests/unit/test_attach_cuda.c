@@ -410,6 +410,38 @@ static void test_contexts(void **state)
     enigma_profiler_free(plain);
 }
 
+enum { CONTEXTS = 200 };
+
+/* Each keeps its place however many there are, up to a limit that this is far from. */
+static void test_many_contexts(void **state)
+{
+    (void)state;
+    enigma_profiler *profiler = attached();
+    char name[64];
+    enigma_set_context_key(current_key);
+    assert_int_equal(enigma_profiler_open(profiler), ENIGMA_OK);
+    move(0x7f0000, profiler, 0, 0); /* the owner */
+    for (uint64_t i = 1; i <= CONTEXTS; i++) {
+        int size = snprintf(name, sizeof name, "context %d", (int)i);
+        move(0x7f0000 + i * 0x60, profiler, enigma_path_child(profiler, 0, (enigma_text){name, (size_t)size}), 0);
+    }
+    for (uint64_t i = 1; i <= CONTEXTS; i++) {
+        context_key = 0x7f0000 + i * 0x60;
+        run_kernel("kernel", 1000);
+        enigma_context_publish(context_key, NULL);
+    }
+    context_key = 0;
+    assert_int_equal(enigma_profiler_seal(profiler), ENIGMA_OK);
+    enigma_set_context_key(NULL);
+    enigma_profile *profile = snapshot(profiler);
+    for (int i = 1; i <= CONTEXTS; i++) {
+        snprintf(name, sizeof name, "context %d/gpu_dispatch:kernel", i);
+        assert_int_equal(find(profile, name, NULL), 1);
+    }
+    enigma_profile_free(profile);
+    enigma_profiler_free(profiler);
+}
+
 /* ---- graphs ---- */
 
 static void capture_kernel(uint64_t node)
@@ -639,6 +671,7 @@ int main(void)
         cmocka_unit_test(test_owner),
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_many_contexts),
         cmocka_unit_test(test_graph),
         cmocka_unit_test(test_graph_ends),
         cmocka_unit_test(test_late_and_early),

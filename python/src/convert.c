@@ -440,7 +440,35 @@ static PyObject *full_type_name(PyObject *object)
     return full;
 }
 
-/* Type, shape and dtype in place of the contents, which may be large or on a device. */
+/* Whether an object's type says that it is an array, whatever attributes the object has. */
+static bool has_array_protocol(PyObject *object)
+{
+    static const char *const protocols[] = {"__dlpack__", "__array__", "__cuda_array_interface__"};
+    PyObject *found = NULL;
+    for (int i = 0; i < 3 && !found && !PyErr_Occurred(); i++) {
+        found = attribute((PyObject *)Py_TYPE(object), protocols[i]);
+    }
+    Py_XDECREF(found);
+    return found != NULL;
+}
+
+/* Takes shape over: a tuple, or one of what another sequence holds; NULL for what is none. Mocks pass for empty sequences. */
+static PyObject *shape_tuple(PyObject *shape)
+{
+    if (!shape || PyTuple_Check(shape)) {
+        return shape;
+    }
+    PyObject *tuple = PySequence_Check(shape) && !PyUnicode_Check(shape) ? PySequence_Tuple(shape) : NULL;
+    if (!tuple) {
+        py_error_clear();
+    } else if (PyTuple_GET_SIZE(tuple) == 0) {
+        Py_CLEAR(tuple);
+    }
+    Py_DECREF(shape);
+    return tuple;
+}
+
+/* Type, shape and dtype in place of the contents, which may be large or on a device; shape or dtype NULL: not told. */
 static int array_value(py_arena *arena, PyObject *object, PyObject *shape, PyObject *dtype, const nest *outer,
                        enigma_value *out)
 {
@@ -452,13 +480,16 @@ static int array_value(py_arena *arena, PyObject *object, PyObject *shape, PyObj
     for (int i = 0; i < 3; i++) {
         items[i].key = (enigma_text){keys[i], 5 - (i == 0)};
     }
-    PyObject *text = PyObject_Str(dtype);
+    PyObject *text = PyObject_Str(dtype ? dtype : Py_None);
     if (!text && py_error_clear()) {
         text = full_type_name(dtype);
     }
-    if (cut_value(arena, full_type_name(object), &items[0].value) || value_of(arena, shape, outer, &items[1].value) ||
-        cut_value(arena, text, &items[2].value)) {
+    if (cut_value(arena, full_type_name(object), &items[0].value) ||
+        value_of(arena, shape ? shape : Py_None, outer, &items[1].value) || cut_value(arena, text, &items[2].value)) {
         return -1;
+    }
+    if (!dtype) {
+        items[2].value = (enigma_value){.type = ENIGMA_NULL};
     }
     *out = (enigma_value){.type = ENIGMA_DICT, .as.items = {items, 3}};
     return 0;
@@ -467,16 +498,20 @@ static int array_value(py_arena *arena, PyObject *object, PyObject *shape, PyObj
 /* What is no plain value: an array, a NumPy scalar, or anything else by its repr. */
 static int other_value(py_arena *arena, PyObject *object, const nest *outer, enigma_value *out)
 {
-    PyObject *shape = attribute(object, "shape");
-    PyObject *dtype = shape && PyTuple_Check(shape) ? attribute(object, "dtype") : NULL;
-    PyObject *scalar = dtype ? scalar_of(object) : NULL;
+    if (PyType_Check(object)) { /* its attributes are those of its instances */
+        return repr_value(arena, object, out);
+    }
+    PyObject *shape = shape_tuple(attribute(object, "shape"));
+    PyObject *dtype = PyErr_Occurred() ? NULL : attribute(object, "dtype");
+    PyObject *scalar = shape && dtype ? scalar_of(object) : NULL;
+    bool array = !PyErr_Occurred() && ((shape && dtype) || has_array_protocol(object));
     int status = -1;
     if (PyErr_Occurred()) {
         goto done;
     }
     if (scalar && (PyLong_Check(scalar) || PyFloat_Check(scalar) || PyUnicode_Check(scalar))) {
         status = value_of(arena, scalar, outer, out);
-    } else if (dtype && !scalar) {
+    } else if (array && !scalar) {
         status = array_value(arena, object, shape, dtype, outer, out);
     } else {
         status = repr_value(arena, object, out);

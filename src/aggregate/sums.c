@@ -259,7 +259,7 @@ static void add_busy_up(summing *sum, const eni_gpu_event *gpu)
     const eni_event *events = sum->profile->events;
     const eni_event *work = &events[gpu->event];
     for (uint32_t at = gpu->event; at != ENI_NONE; at = events[at].parent) {
-        bool counts = at == gpu->event || (events[at].kind == ENI_KIND_SCOPE && events[at].end_ns >= work->start_ns);
+        bool counts = at == gpu->event || eni_event_held(&events[at], work);
         uint32_t group = group_of(sum, &events[at]);
         if (counts && group != ENI_NONE) {
             add_busy(&sum->rows[group], gpu);

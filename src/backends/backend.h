@@ -80,6 +80,12 @@ typedef struct eni_stamps {
     double scheduling_us;        /* negative: the backend has no such value */
 } eni_stamps;
 
+/* Whether a stamp of a counter of so many bits is all ones, which is how drivers say that they have none; so is 0. */
+static inline bool eni_stamp_is_ones(uint64_t stamp, uint32_t bits)
+{
+    return stamp == UINT64_MAX || (bits < 64 && stamp == (UINT64_C(1) << bits) - 1);
+}
+
 /* Ticks from start to end of a counter of so many bits, both stamps cut to its width: the one place that knows about
  * wrapping. False: end is before start, that is, more than half of the counter's range away. */
 static inline bool eni_ticks_between(uint64_t start, uint64_t end, uint32_t bits, uint64_t *out)

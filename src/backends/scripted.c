@@ -301,11 +301,17 @@ static bool take_script(scripted_queue *queue, enigma_script *out)
     return true;
 }
 
-/* How long told work lasts on the schedule. */
+static bool is_stamp(const scripted_device *device, uint64_t stamp)
+{
+    return stamp != 0 && !eni_stamp_is_ones(stamp, device->options.counter_bits);
+}
+
+/* How long told work lasts on the schedule: no time where the stamps cannot be right. */
 static uint64_t told_work_ns(const scripted_device *device, const eni_stamps *stamps)
 {
     uint64_t ticks = 0;
-    if (!eni_clock_is_scripted() || !stamps->available ||
+    if (!eni_clock_is_scripted() || !stamps->available || !is_stamp(device, stamps->start) ||
+        !is_stamp(device, stamps->end) ||
         !eni_ticks_between(stamps->start, stamps->end, device->options.counter_bits, &ticks)) {
         return 0;
     }

@@ -10,7 +10,6 @@ static uint64_t mask_of(uint32_t bits) { return bits >= 64 ? UINT64_MAX : (UINT6
 
 uint32_t eni_gpu_judge(const eni_stamps *stamps, uint32_t counter_bits)
 {
-    uint64_t ones = mask_of(counter_bits);
     uint64_t ticks;
     if (!stamps->available) {
         return ENI_GPU_UNAVAILABLE;
@@ -18,7 +17,7 @@ uint32_t eni_gpu_judge(const eni_stamps *stamps, uint32_t counter_bits)
     if (stamps->start == 0 || stamps->end == 0) {
         return ENI_GPU_ZERO;
     }
-    if (stamps->start == ones || stamps->end == ones || stamps->start == UINT64_MAX || stamps->end == UINT64_MAX) {
+    if (eni_stamp_is_ones(stamps->start, counter_bits) || eni_stamp_is_ones(stamps->end, counter_bits)) {
         return ENI_GPU_ALL_ONES;
     }
     return eni_ticks_between(stamps->start, stamps->end, counter_bits, &ticks) ? ENI_GPU_VALID : ENI_GPU_REVERSED;

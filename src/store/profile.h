@@ -104,6 +104,14 @@ enigma_status eni_profile_device_facts(const enigma_profile *profile, size_t dev
 
 static inline uint64_t eni_event_duration_ns(const eni_event *event) { return event->end_ns - event->start_ns; }
 
+/* Whether GPU work was launched while this scope above it was open. Of work that begins on the scope's last tick only what
+ * ends on it, too, can be inside: longer work began when the scope had been left. */
+static inline bool eni_event_held(const eni_event *scope, const eni_event *work)
+{
+    return scope->kind == ENI_KIND_SCOPE &&
+           (scope->end_ns > work->start_ns || (scope->end_ns == work->start_ns && work->end_ns == work->start_ns));
+}
+
 /* The launch of GPU work, NULL otherwise. */
 static inline const eni_launch *eni_event_launch(const enigma_profile *profile, const eni_event *event)
 {

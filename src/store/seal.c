@@ -477,7 +477,7 @@ static void add_gpu_time(enigma_profile *profile)
         }
         for (uint32_t at = work->parent; at != ENI_NONE; at = profile->events[at].parent) {
             eni_event *scope = &profile->events[at];
-            if (scope->end_ns >= work->start_ns && scope->kind == ENI_KIND_SCOPE) {
+            if (eni_event_held(scope, work)) {
                 scope->gpu_ns += work->gpu_ns;
             }
         }

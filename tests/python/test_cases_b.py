@@ -11,7 +11,7 @@ import threading
 
 import enigma
 import pytest
-from caselib import US, chrome_trace, dispatch, dispatches, named, one, path_row, simulating
+from caselib import US, chrome_trace, dispatch, dispatches, named, one, path_row, row_of, simulating
 
 scope = enigma.scope
 
@@ -122,6 +122,24 @@ def test_b02_child_task_outlives_its_parent(sim):
     assert c.start_ns == parent.end_ns + 5 * US
     assert (parent.gpu_time_us, c.gpu_time_us) == (0.0, 7.0)
     assert "unfinished" not in parent.metadata and "error" not in parent.metadata
+
+
+@pytest.mark.parametrize("gap_ns", [0, 1])
+def test_b02_work_after_the_scope_is_not_its(sim, gap_ns):
+    """GPU time belongs to the entries that are open at the launch, also where the clock did not move since one was left."""
+    with enigma.profile() as p:
+        with scope("parent"):
+            sim.advance(3 * US)
+            context = contextvars.copy_context()
+        sim.advance(gap_ns)
+        context.run(sim.run, "k", us=7)
+        with scope("at its end"):
+            sim.run("k", us=2)
+    parent, last = named(p, "parent"), named(p, "at its end")
+    assert [e.call_path for e in dispatches(p)] == [("parent",), ("at its end",)]
+    assert (parent.gpu_time_us, last.gpu_time_us) == (0.0, 2.0)
+    row = row_of(p.key_averages(), "parent")
+    assert (row.gpu_total_us, row.gpu_busy_us) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("how", ["before", "inside"])

@@ -514,6 +514,49 @@ def test_metadata_arrays():
     assert found == {"a": expected, "nested": [expected]}
 
 
+class Shape:
+    """A shape that is a sequence, but no tuple."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return (2, 3)[index]
+
+
+class ShapedByAnother(Array):
+    shape = Shape()
+
+
+class ExportsOnly(Array):
+    shape = dtype = property()
+
+    def __dlpack__(self, **_):
+        raise AssertionError("the contents of an array")
+
+
+class ScalarOfOther(Array):
+    shape = Shape
+    dtype = "bfloat16"
+
+    def __array__(self, *_):
+        raise AssertionError("the contents of an array")
+
+
+@pytest.mark.parametrize(
+    "array, shape, dtype",
+    [(ShapedByAnother(), (2, 3), "float32"), (ExportsOnly(), None, None), (ScalarOfOther(), None, "bfloat16")],
+    ids=["shape", "dlpack", "scalar"])
+def test_metadata_of_arrays_of_any_library(array, shape, dtype):
+    described = {"type": f"{__name__}.{type(array).__name__}", "shape": shape, "dtype": dtype}
+    assert metadata_of(a=array, nested=(array,)) == {"a": described, "nested": (described,)}
+
+
+def test_metadata_of_array_types():
+    numpy = pytest.importorskip("numpy")
+    assert metadata_of(a=numpy.ndarray, b=Array) == {"a": repr(numpy.ndarray), "b": repr(Array)}
+
+
 def test_metadata_numpy():
     numpy = pytest.importorskip("numpy")
     found = metadata_of(a=numpy.zeros((2, 3), "float32"), s=numpy.float32(2.5), i=numpy.int64(7), z=numpy.array(3.0))

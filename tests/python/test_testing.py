@@ -117,6 +117,17 @@ def test_stamps_that_are_not_available(fake):
     assert prepared.dispatch_timed(GRID, THREADS) == 0.0
 
 
+@pytest.mark.parametrize("stamps", [(0, 7_000), (7_000, 0), (2**64 - 1, 7_000), (7_000, 2**64 - 1), (9_000, 7_000)])
+def test_stamps_that_cannot_be_right_take_no_time(fake, clock, stamps):
+    k = fake.prepare("k")
+    fake.script([stamps])
+    with enigma.profile() as p:
+        k.dispatch(GRID, THREADS)
+    (event,) = p.events()
+    assert (clock.now, event.duration_us, event.gpu_time_us) == (1_000_000, 0.0, 0.0)
+    assert event.metadata["gpu_time"]
+
+
 def test_exceptions_are_raised_as_they_are(fake):
     class Special(ValueError):
         pass

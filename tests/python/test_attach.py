@@ -98,7 +98,9 @@ def test_scopes(attach):
         launch("none")
     launch("after")
     assert work(p) == {"none": [((), None)] * 2, "in a": [(("a",), None)] * 2, "in c": [(("a", "b", "c"), None)]}
-    assert {e.name: e.gpu_time_us for e in p.events() if e.category == "scope"} == {"a": 7.0, "b": 3.0, "c": 3.0}
+    times = {e.name: e.gpu_time_us for e in p.events() if e.category == "scope"}
+    assert times["b"] == times["c"] > 0.0
+    assert times["a"] == pytest.approx(times["c"] / 3.0 * 7.0, abs=0.01)  # stamps are in ticks of the host's clock
     e = p.events()[0]
     assert (e.name, e.category, e.grid, e.threads) == ("gpu_dispatch", "cuda", (128, 1, 1), (32, 1, 1))
     assert e.metadata["blocks"] == (4, 1, 1) and e.metadata["stream"] == 7 and e.metadata["registers_per_thread"] == 16

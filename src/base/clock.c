@@ -190,6 +190,12 @@ uint64_t eni_clock_ticks_of(uint64_t ns)
 
 uint64_t eni_clock_now_ns(void) { return eni_clock_ns(eni_clock_ticks()); }
 
+uint64_t eni_clock_real_ticks(void)
+{
+    eni_clock_init();
+    return real_source == ENI_CLOCK_COUNTER ? counter_ticks() : reference_ns();
+}
+
 uint64_t eni_clock_real_ns(void)
 {
     const eni_clock_map *real = real_map();

@@ -46,6 +46,7 @@ void eni_clock_discipline(bool may_step); /* may_step: no stamp is open, so the 
 uint64_t eni_clock_ns(uint64_t ticks);    /* any thread, no lock */
 uint64_t eni_clock_ticks_of(uint64_t ns); /* the inverse, for events timed elsewhere */
 uint64_t eni_clock_now_ns(void);
+uint64_t eni_clock_real_ticks(void);
 uint64_t eni_clock_real_ns(void); /* also while the clock is scripted: for what compares devices with it */
 bool eni_clock_is_scripted(void);
 

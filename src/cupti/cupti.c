@@ -17,6 +17,7 @@ enum { CLOCK_TRIES = 5 };
 eni_cupti_functions eni_cu_pti;
 const eni_cupti_consumer *eni_cupti_consumers[ENI_CUPTI_CONSUMERS];
 uint32_t eni_cupti_epoch;
+bool eni_cupti_own_clock;
 int64_t eni_cupti_offset_ns;
 uint32_t eni_cupti_generation;
 
@@ -30,26 +31,27 @@ static struct {
     uint32_t sessions;                    /* starts in all */
     uint32_t records, launches;           /* families that are enabled */
     bool graphs;
-    bool own_clock; /* CUPTI stamps with our clock; atomic */
 } session = {.lock = ENI_MUTEX_INIT};
 
 /* ---- clock ---- */
 
-static uint64_t host_clock(void) { return eni_clock_real_ns(); }
+/* CUPTI gets ticks, which run evenly, and interpolates between readings far apart; nanoseconds of ours may step when they are compared
+ * with the system's clock. */
+static uint64_t host_ticks(void) { return eni_clock_real_ticks(); }
 
 void eni_cupti_compare_clocks(void)
 {
     uint64_t narrowest = UINT64_MAX;
     int64_t offset = 0;
-    if (__atomic_load_n(&session.own_clock, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&eni_cupti_own_clock, __ATOMIC_RELAXED)) {
         return;
     }
     for (int i = 0; i < CLOCK_TRIES; i++) {
-        uint64_t theirs = 0, before = host_clock();
+        uint64_t theirs = 0, before = eni_clock_real_ns();
         if (eni_cu_pti.cuptiGetTimestamp(&theirs) != CUPTI_SUCCESS) {
             return;
         }
-        uint64_t width = host_clock() - before;
+        uint64_t width = eni_clock_real_ns() - before;
         if (width < narrowest) {
             narrowest = width;
             offset = (int64_t)(before + width / 2 - theirs);
@@ -62,8 +64,8 @@ void eni_cupti_compare_clocks(void)
 static void give_clock(void)
 {
     bool own = eni_cu_pti.cuptiActivityRegisterTimestampCallback != NULL &&
-               eni_cu_pti.cuptiActivityRegisterTimestampCallback(host_clock) == CUPTI_SUCCESS;
-    __atomic_store_n(&session.own_clock, own, __ATOMIC_RELAXED);
+               eni_cu_pti.cuptiActivityRegisterTimestampCallback(host_ticks) == CUPTI_SUCCESS;
+    __atomic_store_n(&eni_cupti_own_clock, own, __ATOMIC_RELAXED);
     if (own) {
         __atomic_store_n(&eni_cupti_offset_ns, 0, __ATOMIC_RELAXED);
     }

@@ -1,5 +1,6 @@
 /* Reads CUPTI's activity records and hands them to the consumers. Called by buffers.c on whichever thread CUPTI completes a buffer
  * on; holds no lock. */
+#include "base/clock.h"
 #include "cupti/session.h"
 
 /* Who gets the records of one buffer. Fixed for its length, so that batch_begin and batch_end pair. */
@@ -24,11 +25,21 @@ static audience gather(void)
 
 /* ---- one record ---- */
 
+/* A stamp on the host's clock; 0 stays what it says. */
+static uint64_t host_ns(uint64_t stamp)
+{
+    if (stamp == 0) {
+        return 0;
+    }
+    return __atomic_load_n(&eni_cupti_own_clock, __ATOMIC_RELAXED)
+               ? eni_clock_ns(stamp)
+               : stamp + (uint64_t)__atomic_load_n(&eni_cupti_offset_ns, __ATOMIC_RELAXED);
+}
+
 static void set_times(eni_cupti_record *out, uint64_t start, uint64_t end)
 {
-    int64_t offset = __atomic_load_n(&eni_cupti_offset_ns, __ATOMIC_RELAXED);
-    out->start_ns = start == 0 ? 0 : start + (uint64_t)offset;
-    out->end_ns = end == 0 ? 0 : end + (uint64_t)offset;
+    out->start_ns = host_ns(start);
+    out->end_ns = host_ns(end);
     out->time = start != 0 && end == 0 ? ENI_CUPTI_TIME_UNFINISHED
                 : start == 0           ? ENI_CUPTI_TIME_ZERO
                 : end < start          ? ENI_CUPTI_TIME_REVERSED

@@ -14,7 +14,8 @@ extern eni_cupti_functions eni_cu_pti;
 extern const eni_cupti_consumer *eni_cupti_consumers[ENI_CUPTI_CONSUMERS];
 /* Counts sessions, atomic; 0: none yet. What a thread notes about calls that it is in holds for one of them. */
 extern uint32_t eni_cupti_epoch;
-/* Atomic; 0 where the library stamps with our clock itself, else what is added to its stamps. */
+/* Atomic: whether the library stamps in ticks of our clock; where not, what is added to its ns. */
+extern bool eni_cupti_own_clock;
 extern int64_t eni_cupti_offset_ns;
 /* The generation of the process that uses CUPTI (eni_fork_generation), atomic. */
 extern uint32_t eni_cupti_generation;

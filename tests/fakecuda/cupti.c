@@ -27,6 +27,7 @@ static struct {
     cupti_buffer_requested requested;
     cupti_buffer_completed completed;
     cupti_timestamp timestamp;
+    uint64_t first_stamp, first_device; /* both clocks when the callback was given */
     record *head, *tail;
     uint8_t *buffer; /* the next one to fill, asked for with the first record as the real one does; NULL: none yet */
     size_t buffer_size;
@@ -253,10 +254,31 @@ cupti_result cuptiGetTimestamp(uint64_t *out)
     return CUPTI_SUCCESS;
 }
 
+/* Both clocks at one moment, at the narrowest of some tries. */
+static void read_clocks(uint64_t *stamp, uint64_t *device)
+{
+    uint64_t narrowest = UINT64_MAX;
+    for (int i = 0; i < 20; i++) {
+        uint64_t now = 0, before = fake_device_clock();
+        if (state.timestamp != NULL) {
+            now = state.timestamp();
+        } else {
+            cuptiGetTimestamp(&now);
+        }
+        uint64_t width = fake_device_clock() - before;
+        if (width < narrowest) {
+            narrowest = width;
+            *stamp = now;
+            *device = before + width / 2;
+        }
+    }
+}
+
 #ifndef FAKE_OLD
 cupti_result cuptiActivityRegisterTimestampCallback(cupti_timestamp callback)
 {
     state.timestamp = callback;
+    read_clocks(&state.first_stamp, &state.first_device);
     return CUPTI_SUCCESS;
 }
 #endif
@@ -308,22 +330,20 @@ static record *take_ready(bool forced)
     return ready;
 }
 
-/* The device's times on the clock that CUPTI stamps with. */
+/* The device's times on the clock that CUPTI stamps with: on a line between two readings of both. */
 static void convert(record *r)
 {
-    uint64_t now = 0;
+    uint64_t stamp, device;
     cupti_kernel_record *k = (cupti_kernel_record *)r->bytes;
     if (!r->device) {
         return;
     }
-    if (state.timestamp != NULL) {
-        now = state.timestamp();
-    } else {
-        cuptiGetTimestamp(&now);
-    }
-    uint64_t offset = now - fake_device_clock();
-    k->start += offset;
-    k->end = r->running ? 0 : k->end + offset;
+    read_clocks(&stamp, &device);
+    long double rate = state.timestamp == NULL || device == state.first_device
+                           ? 1.0L
+                           : (long double)(stamp - state.first_stamp) / (long double)(device - state.first_device);
+    k->start = stamp - (uint64_t)((long double)(device - k->start) * rate);
+    k->end = r->running ? 0 : stamp - (uint64_t)((long double)(int64_t)(device - k->end) * rate);
 }
 
 static size_t usable(size_t size)

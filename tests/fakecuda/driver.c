@@ -102,7 +102,7 @@ static void run_task(task *t)
         }
     } else {
         uint64_t start = fake_device_clock();
-        if (t->function->run != NULL) {
+        if (t->function->run != NULL && fake_get(FAKE_STICKY_ERROR) == 0) { /* a failed context runs nothing more */
             t->function->run(t->arguments, t->grid, t->block);
         }
         fake_kernel_run run = {

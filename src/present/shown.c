@@ -87,13 +87,51 @@ static const char *tail_of(const char *begin, const char *end, size_t limit, siz
     return at;
 }
 
-size_t eni_shown_append(eni_str *out, enigma_text text, size_t limit)
+/* ---- names of C++ functions ---- */
+
+/* Where the arguments at the end of "f(int, g(char))" begin; NULL: the text does not end with such. */
+static const char *arguments_of(const char *begin, const char *end)
+{
+    const char *at = end;
+    int depth = 0;
+    do {
+        at--;
+        depth += *at == ')' ? 1 : *at == '(' ? -1 : 0;
+    } while (at > begin && depth > 0);
+    return depth == 0 && at > begin && at < end - 1 && at[-1] != ' ' ? at : NULL;
+}
+
+/* Where the result's type "void " stands, alone or after an event's name and a colon; NULL: there is none. */
+static const char *result_of(const char *begin, const char *end)
+{
+    const char *found = memmem(begin, (size_t)(end - begin), "void ", 5);
+    bool first = found == begin || (found != NULL && found[-1] == ':' && (found - 1 == begin || found[-2] != ':'));
+    return first ? found : NULL;
+}
+
+/* "void ns::f<T>(T const*, int)" without result and arguments, "ns::f<T>(...)". False: the text is no such name. */
+static bool shorten(eni_str *out, enigma_text text)
+{
+    const char *begin = text.data, *end = text.data + text.size;
+    const char *arguments = end[-1] == ')' ? arguments_of(begin, end) : NULL;
+    const char *result = arguments == NULL ? NULL : result_of(begin, arguments);
+    if (arguments == NULL || (result == NULL && memmem(begin, text.size, "::", 2) == NULL)) {
+        return false;
+    }
+    if (result != NULL) {
+        eni_str_append(out, begin, (size_t)(result - begin));
+        begin = result + 5;
+    }
+    eni_str_append(out, begin, (size_t)(arguments - begin));
+    eni_str_puts(out, "(" ELLIPSIS ")");
+    return !out->failed;
+}
+
+/* ---- any name ---- */
+
+static size_t append_cut(eni_str *out, enigma_text text, size_t limit)
 {
     size_t columns, head_columns, tail_columns;
-    if (text.size == 0) {
-        eni_str_puts(out, text.data == NULL ? "" : "\"\"");
-        return text.data == NULL ? 0 : 2;
-    }
     const char *end = text.data + text.size;
     if (fitting(text.data, end, limit, &columns) == end) {
         append_range(out, text.data, end);
@@ -105,6 +143,23 @@ size_t eni_shown_append(eni_str *out, enigma_text text, size_t limit)
     eni_str_puts(out, ELLIPSIS);
     append_range(out, tail, end);
     return head_columns + 1 + tail_columns;
+}
+
+size_t eni_shown_append(eni_str *out, enigma_text text, size_t limit)
+{
+    size_t columns;
+    if (text.size == 0) {
+        eni_str_puts(out, text.data == NULL ? "" : "\"\"");
+        return text.data == NULL ? 0 : 2;
+    }
+    eni_str shorter = {NULL, 0, 0, false};
+    const char *end = text.data + text.size;
+    if (fitting(text.data, end, limit, &columns) != end && shorten(&shorter, text)) {
+        text = (enigma_text){shorter.data, shorter.size};
+    }
+    columns = append_cut(out, text, limit);
+    eni_str_free(&shorter);
+    return columns;
 }
 
 void eni_shown_missing(eni_str *out, const enigma_counts *counts, const char *separator)

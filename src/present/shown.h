@@ -7,7 +7,7 @@
 #include "store/profile.h"
 
 /* Appends text in at most limit columns (at least 3): what is wider keeps its beginning and its end around an ellipsis.
- * An empty text is shown as "", an absent one as nothing. Returns the columns used. */
+ * Of C++ functions that are wider the result's type and the arguments are left out first. An empty text is shown as "", an absent one as nothing. Returns the columns used. */
 size_t eni_shown_append(eni_str *out, enigma_text text, size_t limit);
 
 /* Appends what a profile is missing, one phrase each ("3 events dropped (...)"), with a separator between. Nothing when it is

@@ -21,6 +21,25 @@ static void assert_shown(const char *text, size_t limit, const char *expected, s
     assert_int_equal(columns, expected_columns);
 }
 
+#define DOTS "\xe2\x80\xa6"
+
+static void names_of_functions_lose_what_tells_least(void **state)
+{
+    (void)state;
+    assert_shown("void ns::add<float>(float const*, int)", 38, "void ns::add<float>(float const*, int)", 38);
+    assert_shown("void ns::add<float>(float const*, int)", 37, "ns::add<float>(" DOTS ")", 17);
+    assert_shown("gpu_dispatch:void ns::add<float>(float const*, int)", 40, "gpu_dispatch:ns::add<float>(" DOTS ")", 30);
+    assert_shown("void (anonymous namespace)::k<(int)3>(void (*)(int))", 48, "(anonymous namespace)::k<(int)3>(" DOTS ")", 35);
+    assert_shown("ns::k(int, int, int)", 10, "ns::k(" DOTS ")", 8);
+    assert_shown("ns::longest::k(int, int, int)", 12, "ns::l" DOTS "::k(" DOTS ")", 12);
+    /* no functions */
+    assert_shown("step (of many, of all)", 14, "step (" DOTS "of all)", 14);
+    assert_shown("a::b (of many, of all)", 14, "a::b (" DOTS "of all)", 14);
+    assert_shown("(a::b, of all of them)", 14, "(a::b," DOTS "f them)", 14);
+    assert_shown("a::b, of all of them))", 14, "a::b, " DOTS " them))", 14);
+    assert_shown("a::void f() and more of", 14, "a::voi" DOTS "more of", 14);
+}
+
 static void names_are_cut_in_the_middle(void **state)
 {
     size_t columns;
@@ -153,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_cut_in_the_middle),
+        cmocka_unit_test(names_of_functions_lose_what_tells_least),
         cmocka_unit_test(columns_are_those_of_a_terminal),
         cmocka_unit_test(tails_are_whole),
         cmocka_unit_test(missing_things_are_said),

@@ -240,8 +240,7 @@ static int read_link(const char *path, eni_str *out)
     return out->failed ? ENOMEM : 0;
 }
 
-/* The file that path means in the end; it need not exist. */
-static int follow_links(const char *path, eni_str *out)
+int eni_file_target(const char *path, eni_str *out)
 {
     eni_str_puts(out, path);
     for (int i = 0; out->data != NULL && !out->failed && is_link(out->data); i++) {
@@ -256,8 +255,7 @@ static int follow_links(const char *path, eni_str *out)
     return out->failed || out->data == NULL ? ENOMEM : 0;
 }
 
-/* Makes a file beside target, with the rights that a new file gets. */
-static int open_beside(const char *target, eni_str *name)
+int eni_file_beside(const char *target, eni_str *name)
 {
     static uint32_t serial;
     for (int i = 0; i < NAME_TRIES; i++) {
@@ -269,7 +267,7 @@ static int open_beside(const char *target, eni_str *name)
             errno = ENOMEM;
             return -1;
         }
-        int fd = open(name->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        int fd = open(name->data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd >= 0 || errno != EEXIST) {
             return fd;
         }
@@ -277,8 +275,7 @@ static int open_beside(const char *target, eni_str *name)
     return -1;
 }
 
-/* The owner where we may, then the mode, which a change of owner would cut. */
-static int keep_rights(int fd, const struct stat *old)
+int eni_file_keep_rights(int fd, const struct stat *old)
 {
     struct stat fresh;
     if (fstat(fd, &fresh) != 0) {
@@ -312,14 +309,14 @@ static enigma_status replace(const char *path, const char *target, const struct 
     eni_str name = {0};
     enigma_status status = ENIGMA_OK;
     int errnum = 0;
-    int fd = open_beside(target, &name);
+    int fd = eni_file_beside(target, &name);
     if (fd < 0) {
         status = eni_error_io(errno, "cannot create", path);
         goto name;
     }
     status = fill(fd, body, arg, &errnum);
     if (status == ENIGMA_OK && old != NULL) {
-        errnum = keep_rights(fd, old);
+        errnum = eni_file_keep_rights(fd, old);
     }
     if (close(fd) != 0 && status == ENIGMA_OK && errnum == 0) {
         errnum = errno;
@@ -357,7 +354,7 @@ enigma_status eni_sink_file(const char *path, eni_sink_body_fn body, const void 
         return write_in_place(path, body, arg);
     }
     eni_str target = {0};
-    int errnum = follow_links(path, &target);
+    int errnum = eni_file_target(path, &target);
     enigma_status status = errnum == 0        ? replace(path, target.data, exists ? &info : NULL, body, arg)
                            : errnum == ENOMEM ? ENI_NO_MEMORY()
                                               : eni_error_io(errnum, "cannot write", path);

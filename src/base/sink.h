@@ -43,6 +43,16 @@ typedef enigma_status (*eni_sink_body_fn)(eni_sink *sink, const void *arg);
  * errno and path, and leave an existing target as it was and nothing beside it. */
 enigma_status eni_sink_file(const char *path, eni_sink_body_fn body, const void *arg);
 
+/* The parts of it, for who writes a file that is whole in another way. Each gives 0 or an errno, eni_file_beside a file that is
+ * open for reading and writing, or -1 and errno.
+ * The file that a path means in the end, links followed; it need not exist. */
+int eni_file_target(const char *path, eni_str *out);
+/* Makes a file beside target, with the rights that a new file gets; name receives its path. */
+int eni_file_beside(const char *target, eni_str *name);
+/* Gives a file the owner of an old one where we may, then the mode, which a change of owner would cut. */
+struct stat;
+int eni_file_keep_rights(int fd, const struct stat *old);
+
 /* An enigma_write_fn that appends to an eni_str (user). */
 int eni_sink_to_str(void *user, const void *data, size_t size);
 

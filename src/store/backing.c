@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/sink.h"
 #include "base/thread.h"
 
 #define SEGMENT_MIN ((size_t)256 * 1024)
@@ -201,28 +202,28 @@ void eni_backing_count_dropped(eni_backing *backing, uint64_t dropped)
 
 /* ---- life ---- */
 
-/* The file is made beside the path and renamed over it, so that whoever reads an old file of that name goes on reading that. */
-static enigma_status open_file(const char *path, int *fd, eni_str *made)
+/* A file in the making, beside the one that it will replace. */
+typedef struct making {
+    eni_str target, name; /* links followed */
+} making;
+
+/* The file is made beside its target and renamed over it, so that whoever reads an old file of that name goes on reading that. */
+static enigma_status open_file(const char *path, int *fd, making *file)
 {
-    struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        return eni_error_io(S_ISDIR(info.st_mode) ? EISDIR : EINVAL, "a profile is recorded into a regular file, not", path);
+    struct stat old;
+    bool exists = stat(path, &old) == 0;
+    if (exists && !S_ISREG(old.st_mode)) {
+        return eni_error_io(S_ISDIR(old.st_mode) ? EISDIR : EINVAL, "a profile is recorded into a regular file, not", path);
     }
-    eni_str_printf(made, "%s.XXXXXX", path);
-    if (made->failed) {
-        return ENI_NO_MEMORY();
+    int errnum = *path == '\0' ? ENOENT : eni_file_target(path, &file->target);
+    if (errnum == 0) {
+        *fd = eni_file_beside(file->target.data, &file->name);
+        errnum = *fd < 0 ? errno : exists ? eni_file_keep_rights(*fd, &old) : 0;
     }
-    *fd = mkostemp(made->data, O_CLOEXEC);
-    if (*fd < 0) {
-        return eni_error_io(errno, "cannot make", path);
-    }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(*fd, 0666 & ~mask);
-    return ENIGMA_OK;
+    return errnum == 0 ? ENIGMA_OK : eni_error_io(errnum, "cannot make", path);
 }
 
-static enigma_status begin(eni_backing *backing, const char *path, const char *made, uint32_t pid)
+static enigma_status begin(eni_backing *backing, const char *path, const making *file, uint32_t pid)
 {
     ENI_TRY(segment_add(backing, sizeof(eni_image_header)));
     segment *first = &backing->segments[0];
@@ -230,26 +231,27 @@ static enigma_status begin(eni_backing *backing, const char *path, const char *m
     *backing->header = (eni_image_header){
         .magic = ENI_IMAGE_MAGIC, .version = ENI_IMAGE_VERSION, .header_size = sizeof(eni_image_header), .pid = pid};
     first->used = sizeof(eni_image_header);
-    return rename(made, path) == 0 ? ENIGMA_OK : eni_error_io(errno, "cannot make", path);
+    return rename(file->name.data, file->target.data) == 0 ? ENIGMA_OK : eni_error_io(errno, "cannot make", path);
 }
 
 enigma_status eni_backing_create(const char *path, uint32_t pid, eni_backing **out)
 {
-    eni_str made = {NULL, 0, 0, false};
+    making file = {0};
     eni_backing *backing = ENI_NEW(eni_backing);
     *out = NULL;
     if (backing == NULL) {
         return ENI_NO_MEMORY();
     }
     backing->fd = -1;
-    enigma_status status = open_file(path, &backing->fd, &made);
+    enigma_status status = open_file(path, &backing->fd, &file);
     if (status == ENIGMA_OK) {
-        status = begin(backing, path, made.data, pid);
-        if (status != ENIGMA_OK) {
-            unlink(made.data);
-        }
+        status = begin(backing, path, &file, pid);
     }
-    eni_str_free(&made);
+    if (status != ENIGMA_OK && backing->fd >= 0) {
+        unlink(file.name.data);
+    }
+    eni_str_free(&file.name);
+    eni_str_free(&file.target);
     if (status != ENIGMA_OK) {
         eni_backing_free(backing);
         return status;

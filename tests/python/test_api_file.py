@@ -1,5 +1,6 @@
 """enigma.profile(file=...): a profile that is on disk while it is recorded. What survives kills is tested in C (api/test_file.c)."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -55,6 +56,43 @@ def test_files_that_cannot_be(tmp_path, monkeypatch, path, error):
         pass
     assert caught.value.filename == path
     assert enigma.get_active_profiler() is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_links_are_followed(tmp_path, there):
+    """As for every other file: what a link points to is replaced, the link stays, and an old file's mode is kept."""
+    target = tmp_path / "real" / "run.enigma"
+    target.parent.mkdir()
+    link, above = tmp_path / "link", tmp_path / "above"
+    link.symlink_to("real/run.enigma")
+    above.symlink_to(link)
+    if there:
+        target.write_text("old")
+        target.chmod(0o640)
+    with enigma.profile(file=above), scope("a"):
+        pass
+    assert link.is_symlink() and above.is_symlink() and not target.is_symlink()
+    assert [e.name for e in enigma.load(target).events()] == ["a"]
+    assert not there or target.stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in target.parent.iterdir()] == ["run.enigma"]
+
+
+def test_links_that_lead_nowhere(tmp_path):
+    loop, gone = tmp_path / "loop", tmp_path / "gone"
+    loop.symlink_to("loop")
+    gone.symlink_to("missing/run.enigma")
+    for path, number in ((loop, errno.ELOOP), (gone, errno.ENOENT)):
+        with pytest.raises(OSError) as caught, enigma.profile(file=path):
+            pass
+        assert (caught.value.errno, caught.value.filename) == (number, str(path))
+        assert path.is_symlink()
+
+
+def test_names_as_long_as_they_may_be(tmp_path):
+    path = tmp_path / ("n" * 255)
+    with enigma.profile(file=path), scope("a"):
+        pass
+    assert len(enigma.load(path).events()) == 1
 
 
 @pytest.mark.parametrize("path", [3, 2.5, ["x"], object()])

@@ -2,7 +2,7 @@
  * otherwise (several of a stream, room left in them) is gathered into an image first.
  *
  * A file that is not complete may be written at this moment. It is read like a live journal: records first, then what they refer to,
- * which was there before them; by read(), since the writer may cut the file. */
+ * stage by stage; by read(), since the writer may cut the file. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,7 +196,7 @@ static enigma_status read_head(FILE *file, const char *path, uint64_t at, uint64
     size_t got;
     ENI_TRY(read_at(file, at, head, sizeof *head, path, &got));
     *there = got == sizeof *head && head->magic != 0;
-    if (*there && (head->magic != ENI_CHUNK_MAGIC || head->used > head->capacity || head->used % 8 != 0 || head->capacity > size)) {
+    if (*there && (head->magic != ENI_CHUNK_MAGIC || head->stream >= ENI_STREAM_COUNT || head->used > head->capacity || head->used % 8 != 0 || head->capacity > size)) {
         return ENI_FAIL(ENIGMA_E_FORMAT, "%s is damaged: chunk at byte %llu", path, (unsigned long long)at);
     }
     return ENIGMA_OK;
@@ -219,9 +219,17 @@ static enigma_status chunks_find(FILE *file, const char *path, uint64_t size, of
     }
 }
 
-/* Takes the chunks of records, or all others. All are found before the first is read: so one that has a successor is read when it is
- * full, and there is no gap between them. */
-static enigma_status chunks_take(FILE *file, const char *path, bool records, chunk_list *list)
+/* The order in which streams are read: each after those that refer to it, since what is referred to was written first. */
+enum { STAGES = 6 };
+static const uint8_t stage_of[ENI_STREAM_COUNT] = {
+    [ENI_STREAM_RECORDS] = 0, [ENI_STREAM_SIDE] = 1,    [ENI_STREAM_NODES] = 2,  [ENI_STREAM_CATEGORIES] = 2,
+    [ENI_STREAM_LAUNCHES] = 2, [ENI_STREAM_PAIRS] = 2,  [ENI_STREAM_DEVICES] = 3, [ENI_STREAM_FIELDS] = 4,
+    [ENI_STREAM_NAMES] = 5,   [ENI_STREAM_PIECES] = 5,
+};
+
+/* Takes the chunks of a stage. All are found before the first is read: so one that has a successor is read when it is full, and there
+ * is no gap between them. */
+static enigma_status chunks_take(FILE *file, const char *path, uint32_t stage, chunk_list *list)
 {
     struct stat info;
     uint64_t size = fstat(fileno(file), &info) == 0 ? (uint64_t)info.st_size : 0;
@@ -231,7 +239,7 @@ static enigma_status chunks_take(FILE *file, const char *path, bool records, chu
         eni_chunk head;
         bool there = false;
         status = read_head(file, path, found.offsets[i], size, &head, &there);
-        if (status == ENIGMA_OK && there && head.used != 0 && (head.stream == ENI_STREAM_RECORDS) == records) {
+        if (status == ENIGMA_OK && there && head.used != 0 && stage_of[head.stream] == stage) {
             status = chunk_take(file, found.offsets[i] + sizeof head, &head, path, list);
         }
     }
@@ -243,9 +251,9 @@ static enigma_status image_from_live(FILE *file, const eni_image_header *header,
 {
     chunk_list list = {NULL, 0, 0};
     eni_image_header complete = *header;
-    enigma_status status = chunks_take(file, path, true, &list);
-    if (status == ENIGMA_OK) {
-        status = chunks_take(file, path, false, &list);
+    enigma_status status = ENIGMA_OK;
+    for (uint32_t stage = 0; stage < STAGES && status == ENIGMA_OK; stage++) {
+        status = chunks_take(file, path, stage, &list);
     }
     if (status == ENIGMA_OK) {
         complete.flags |= ENI_IMAGE_COMPLETE;

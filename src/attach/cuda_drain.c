@@ -195,6 +195,9 @@ static void retry_waiting(eni_tap_drain *drain, eni_tap_item *items, size_t *cou
         *count += match(drain, &record, &items[*count]);
     }
     drain->waiting_count -= i;
+    if (drain->waiting_count == 0) {
+        return; /* waiting may be NULL */
+    }
     memmove(drain->waiting, drain->waiting + i, drain->waiting_count * sizeof *drain->waiting);
 }
 

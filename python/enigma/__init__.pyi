@@ -305,6 +305,15 @@ class KernelBenchmark:
     def __deepcopy__(self, memo: dict[int, Any], /) -> Self: ...
     def __replace__(self, **changes: Any) -> Self: ...
 
+def benchmark(
+    fn: Callable[[], object],
+    *,
+    repeat: int = 100,
+    warmup: int = 10,
+    flops: float | None = None,
+    bytes_moved: float | None = None,
+    attach: str | tuple[str, ...] | list[str] | None = "cuda",
+) -> KernelBenchmark: ...
 def benchmark_kernel(
     prepared: PreparedKernel,
     *,

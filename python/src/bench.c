@@ -1,4 +1,4 @@
-/* benchmark_kernel, profile_kernel and KernelBenchmark. The measuring is the library's; here arguments are checked before the
+/* benchmark_kernel, benchmark, profile_kernel and KernelBenchmark. The measuring is the library's; here arguments are checked before the
  * first dispatch. Any thread, with the GIL. */
 #include "arguments.h"
 #include "dataclass.h"
@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Immutable; not collected. */
 typedef struct Benchmark {
@@ -377,6 +378,174 @@ static PyObject *profile_kernel(PyObject *module, PyObject *args, PyObject *kwar
     return result;
 }
 
+/* ---- Any callable -------------------------------------------------------------------------------------------------------- */
+
+#define RUN_CATEGORY "enigma.benchmark" /* of the scopes that tell the runs apart */
+
+static int enter(PyObject *manager)
+{
+    PyObject *entered = PyObject_CallMethod(manager, "__enter__", NULL);
+    Py_XDECREF(entered);
+    return entered == NULL ? -1 : 0;
+}
+
+/* Keeps the exception that is set, if there is one. */
+static int leave(PyObject *manager)
+{
+    PyObject *pending = py_error_take();
+    PyObject *left = PyObject_CallMethod(manager, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    int result = left == NULL || pending != NULL ? -1 : 0;
+    Py_XDECREF(left);
+    if (pending != NULL) {
+        py_error_restore(pending);
+    }
+    return result;
+}
+
+static int call_once(PyObject *function)
+{
+    PyObject *result = PyObject_CallNoArgs(function);
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+static int call_under(PyObject *function, PyObject *scope)
+{
+    if (enter(scope) < 0) {
+        return -1;
+    }
+    int called = call_once(function);
+    return leave(scope) < 0 ? -1 : called;
+}
+
+/* Calls it count times, each under the scope when there is one. */
+static int call_runs(PyObject *function, uint64_t count, PyObject *scope)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if ((scope == NULL ? call_once(function) : call_under(function, scope)) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The device time of each run that a profile holds. */
+static PyObject *run_times(const enigma_profile *profile)
+{
+    PyObject *times = PyList_New(0);
+    size_t count = enigma_profile_event_count(profile);
+    for (size_t i = 0; times != NULL && i < count; i++) {
+        enigma_event event = {.struct_size = sizeof event};
+        enigma_profile_event(profile, i, &event);
+        if (event.is_gpu_work || strcmp(event.category.data, RUN_CATEGORY) != 0) {
+            continue;
+        }
+        PyObject *time = PyFloat_FromDouble(event.gpu_time_us);
+        if (time == NULL || event.gpu_time_us <= 0 || PyList_Append(times, time) < 0) {
+            if (!PyErr_Occurred()) {
+                PyErr_Format(PyExc_RuntimeError, "run %zd has no device time: it launched nothing that was seen",
+                             PyList_GET_SIZE(times) + 1);
+            }
+            Py_CLEAR(times);
+        }
+        Py_XDECREF(time);
+    }
+    return times;
+}
+
+/* The same; an error when anything is missing. */
+static PyObject *measured(Profiler *profiler)
+{
+    enigma_profile *profile = NULL;
+    if (py_check(enigma_profiler_snapshot(profiler->recorder, &profile)) < 0) {
+        return NULL;
+    }
+    enigma_counts counts = {.struct_size = sizeof counts};
+    enigma_profile_get_counts(profile, &counts);
+    PyObject *times = NULL;
+    if (counts.dropped != 0 || counts.gpu_unfinished != 0 || counts.gpu_invalid != 0) {
+        PyErr_Format(PyExc_RuntimeError, "not all device times are there: %llu dropped, %llu unfinished, %llu not valid",
+                     (unsigned long long)counts.dropped, (unsigned long long)counts.gpu_unfinished,
+                     (unsigned long long)counts.gpu_invalid);
+    } else {
+        times = run_times(profile);
+    }
+    enigma_profile_free(profile);
+    return times;
+}
+
+/* Runs it under a profiler and scopes of its own. */
+static PyObject *time_callable(PyObject *module, PyObject *function, PyObject *attach, uint64_t repeat)
+{
+    PyObject *make = PyObject_GetAttrString(module, "profile");
+    PyObject *profiler = make == NULL ? NULL : PyObject_CallFunction(make, "OOOO", Py_False, Py_False, Py_None, attach);
+    PyObject *arguments = Py_BuildValue("(s)", "run"), *keywords = Py_BuildValue("{ss}", "category", RUN_CATEGORY);
+    PyObject *scope = profiler == NULL || arguments == NULL || keywords == NULL
+                          ? NULL
+                          : PyObject_Call((PyObject *)py_state_of(module)->scope_type, arguments, keywords);
+    PyObject *times = NULL;
+    if (scope != NULL && enter(profiler) == 0) {
+        int called = call_runs(function, repeat, scope);
+        times = leave(profiler) < 0 || called < 0 ? NULL : measured((Profiler *)profiler);
+    }
+    Py_XDECREF(scope);
+    Py_XDECREF(keywords);
+    Py_XDECREF(arguments);
+    Py_XDECREF(profiler);
+    Py_XDECREF(make);
+    return times;
+}
+
+/* What to call it in the result. */
+static PyObject *name_of(PyObject *function)
+{
+    PyObject *name = PyObject_GetAttrString(function, "__qualname__");
+    if (name == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        name = PyObject_GetAttrString((PyObject *)Py_TYPE(function), "__qualname__");
+    }
+    return name;
+}
+
+static PyObject *benchmark(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static const char *const keywords[] = {"fn", "repeat", "warmup", "flops", "bytes_moved", "attach", NULL};
+    PyObject *function, *repeat = NULL, *warmup = NULL, *flops = Py_None, *bytes_moved = Py_None, *attach = NULL;
+    uint64_t repeats = 100, warmups = 10;
+    double number;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOO:benchmark", (char **)keywords, &function, &repeat, &warmup,
+                                     &flops, &bytes_moved, &attach) ||
+        take_runs(repeat, "repeat", 1, &repeats) < 0 || take_runs(warmup, "warmup", 0, &warmups) < 0 ||
+        take_work(flops, "flops", &number) < 0 || take_work(bytes_moved, "bytes_moved", &number) < 0) {
+        return NULL;
+    }
+    if (!PyCallable_Check(function)) {
+        return PyErr_Format(PyExc_TypeError, "fn must be callable, not %.200s", Py_TYPE(function)->tp_name);
+    }
+    attach = attach == NULL ? PyUnicode_FromString("cuda") : Py_NewRef(attach);
+    PyObject *times = attach == NULL || call_runs(function, warmups, NULL) < 0
+                          ? NULL
+                          : time_callable(module, function, attach, repeats);
+    PyObject *name = times == NULL ? NULL : name_of(function);
+    PyObject *result = name == NULL ? NULL
+                                    : PyObject_CallFunction((PyObject *)py_state_of(module)->benchmark_type, "OOOO",
+                                                            name, times, flops, bytes_moved);
+    Py_XDECREF(name);
+    Py_XDECREF(times);
+    Py_XDECREF(attach);
+    return result;
+}
+
+PyDoc_STRVAR(
+    callable_doc,
+    "benchmark($module, /, fn, *, repeat=100, warmup=10, flops=None, bytes_moved=None, attach='cuda')\n--\n\n"
+    "Times what one call of fn launches on the device and returns a KernelBenchmark named after fn.\n\n"
+    "warmup calls come first; then exactly repeat ones under a profiler of its own with that attach. A run's time is the\n"
+    "sum of the device times of all kernels, copies and fills that it launched. flops and bytes_moved are per call of fn.\n"
+    "attach=None times dispatches of enigma's own runtimes alone. The profiler that is active sees nothing of the timed runs.\n\n"
+    "ValueError if repeat < 1 or warmup < 0, and for flops or bytes_moved that is negative or not finite; TypeError for\n"
+    "what is no int and no callable; RuntimeError when attaching is not possible, a run launched nothing, or a device time\n"
+    "is missing. What fn raises ends it.");
 PyDoc_STRVAR(
     benchmark_kernel_doc,
     "benchmark_kernel($module, /, prepared, *, grid, threads, repeat=100, warmup=10, flops=None, "
@@ -399,6 +568,7 @@ PyDoc_STRVAR(
 
 static PyMethodDef bench_functions[] = {
     {"benchmark_kernel", VOID(benchmark_kernel), METH_VARARGS | METH_KEYWORDS, benchmark_kernel_doc},
+    {"benchmark", VOID(benchmark), METH_VARARGS | METH_KEYWORDS, callable_doc},
     {"profile_kernel", VOID(profile_kernel), METH_VARARGS | METH_KEYWORDS, profile_kernel_doc},
     {NULL, NULL, 0, NULL}};
 

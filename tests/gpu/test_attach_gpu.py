@@ -134,6 +134,29 @@ def test_graph_of_the_transformer(results):
         assert result["replays"] == 21
 
 
+BENCHMARK = """
+import json, statistics, enigma, torch
+x = torch.rand(1 << 22, device="cuda")
+b = enigma.benchmark(lambda: x.mul_(1.5).add_(1), repeat=50, warmup=10)
+with enigma.profile(attach="cuda") as p:
+    for _ in range(50):
+        x.mul_(1.5).add_(1)
+kernels = [e.gpu_time_us for e in p.events() if e.name == "gpu_dispatch"]
+pairs = [a + b for a, b in zip(kernels[::2], kernels[1::2], strict=True)]
+print(json.dumps([b.calls, b.median_us, statistics.median(pairs)]))
+"""
+
+
+def test_benchmark_of_a_callable():
+    if "torch" not in usable():
+        pytest.skip("no PyTorch with a CUDA device")
+    done = subprocess.run([sys.executable, "-c", BENCHMARK], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    calls, median, expected = json.loads(done.stdout.splitlines()[-1])
+    print(f"benchmark: {median:.3f} us, by events {expected:.3f} us")
+    assert calls == 50 and median == pytest.approx(expected, abs=2 * TICK_US + 0.01 * expected)
+
+
 def test_cublas_from_c():
     program = os.environ.get("ENIGMA_GPU_CUBLAS")
     if not program:

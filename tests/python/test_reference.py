@@ -78,6 +78,7 @@ method ProfilerRow.as_dict(self)
 method ProfilerResult.to_csv(self, path)
 method Profiler.save(self, path)
 function load(path)
+function benchmark(fn, *, repeat=100, warmup=10, flops=None, bytes_moved=None, attach='cuda')
 field ProfilerEvent.thread_id int
 field ProfilerEvent.queue_id int
 field ProfilerEvent.device_id int

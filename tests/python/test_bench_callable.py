@@ -97,7 +97,7 @@ def test_attached():
     with enigma.profile(attach="cuda") as outer:
         b = enigma.benchmark(work, repeat=4, warmup=1)
         launch("after")
-    assert b.calls == 4 and len(set(b.gpu_times_us)) <= 2
+    assert b.calls == 4 and b.max_us == pytest.approx(b.min_us, abs=0.01) and b.min_us > 0.0
     assert sorted(e.kernel_name for e in outer.events()) == ["a", "after", "b"]  # the warm-up's and the last
 
 

@@ -333,7 +333,7 @@ static record *take_ready(bool forced)
 /* The device's times on the clock that CUPTI stamps with: on a line between two readings of both. */
 static void convert(record *r)
 {
-    uint64_t stamp, device;
+    uint64_t stamp = 0, device = 0;
     cupti_kernel_record *k = (cupti_kernel_record *)r->bytes;
     if (!r->device) {
         return;

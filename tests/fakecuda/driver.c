@@ -193,6 +193,7 @@ cu_result cuStreamQuery(cu_stream handle)
     stream *s = handle;
     cu_result sticky = (cu_result)fake_get(FAKE_STICKY_ERROR);
     if (sticky != 0) {
+        drain(s); /* what was queued is over, if not done */
         return sticky;
     }
     pthread_mutex_lock(&s->lock);

@@ -129,7 +129,7 @@ static PyObject *exact_str(PyObject *object, const char *what)
         return Py_NewRef(object);
     }
     if (!PyUnicode_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "scope() %s must be str, not %.200s", what, Py_TYPE(object)->tp_name);
+        PyErr_Format(PyExc_TypeError, "a scope's %s must be str, not %.200s", what, Py_TYPE(object)->tp_name);
         return NULL;
     }
     return PyUnicode_FromObject(object);
@@ -141,7 +141,7 @@ static int take_metrics(Scope *self, PyObject *value)
         return 0;
     }
     if (!PyDict_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "scope() metrics must be a dict or None, not %.200s", Py_TYPE(value)->tp_name);
+        PyErr_Format(PyExc_TypeError, "a scope's metrics must be a dict or None, not %.200s", Py_TYPE(value)->tp_name);
         return -1;
     }
     Py_XSETREF(self->metrics, Py_NewRef(value));
@@ -217,18 +217,18 @@ static PyObject *name_argument(py_state *state, PyObject *const *args, Py_ssize_
     for (Py_ssize_t i = 0; names && count <= 1 && i < PyTuple_GET_SIZE(names); i++) {
         if (is_word(PyTuple_GET_ITEM(names, i), state->word_name)) {
             if (name) {
-                PyErr_SetString(PyExc_TypeError, "scope() got multiple values for argument 'name'");
+                PyErr_SetString(PyExc_TypeError, "a scope has one name, which was given twice");
                 return NULL;
             }
             name = args[count + i];
         }
     }
     if (count > 1) {
-        PyErr_Format(PyExc_TypeError, "scope() takes 1 positional argument but %zd were given", count);
+        PyErr_Format(PyExc_TypeError, "a scope takes one positional argument, its name, but %zd were given", count);
         return NULL;
     }
     if (!name) {
-        PyErr_SetString(PyExc_TypeError, "scope() missing 1 required argument: 'name'");
+        PyErr_SetString(PyExc_TypeError, "a scope needs a name");
     }
     return name;
 }

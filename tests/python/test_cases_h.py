@@ -78,6 +78,17 @@ def test_h01_wrong_calls(make, on, args, kwargs):
 
 
 @both
+@pytest.mark.parametrize("args, kwargs, word", [
+    ((), {}, "needs a name"), (("a", "b"), {}, "one positional argument"), (("a",), {"name": "b"}, "twice"),
+    ((3,), {}, "name"), (("a",), {"category": 3}, "category"), (("a",), {"metrics": 3}, "metrics")])
+def test_h01_errors_fit_both_functions(make, args, kwargs, word):
+    """What was wrong is named, and no function that was not called."""
+    with pytest.raises(TypeError, match=word) as caught:
+        make(*args, **kwargs)
+    assert "()" not in str(caught.value)
+
+
+@both
 def test_h01_name_by_keyword(sim, make):
     """name may be given by keyword; record_function has the category python."""
     with enigma.profile() as p:

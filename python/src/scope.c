@@ -217,7 +217,7 @@ static PyObject *name_argument(py_state *state, PyObject *const *args, Py_ssize_
     for (Py_ssize_t i = 0; names && count <= 1 && i < PyTuple_GET_SIZE(names); i++) {
         if (is_word(PyTuple_GET_ITEM(names, i), state->word_name)) {
             if (name) {
-                PyErr_SetString(PyExc_TypeError, "a scope has one name, which was given twice");
+                PyErr_SetString(PyExc_TypeError, "a scope got multiple values for argument 'name'");
                 return NULL;
             }
             name = args[count + i];
@@ -228,7 +228,7 @@ static PyObject *name_argument(py_state *state, PyObject *const *args, Py_ssize_
         return NULL;
     }
     if (!name) {
-        PyErr_SetString(PyExc_TypeError, "a scope needs a name");
+        PyErr_SetString(PyExc_TypeError, "a scope is missing 1 required argument: 'name'");
     }
     return name;
 }

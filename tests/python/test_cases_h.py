@@ -79,7 +79,7 @@ def test_h01_wrong_calls(make, on, args, kwargs):
 
 @both
 @pytest.mark.parametrize("args, kwargs, word", [
-    ((), {}, "needs a name"), (("a", "b"), {}, "one positional argument"), (("a",), {"name": "b"}, "twice"),
+    ((), {}, "missing .* 'name'"), (("a", "b"), {}, "one positional argument"), (("a",), {"name": "b"}, "multiple values .* 'name'"),
     ((3,), {}, "name"), (("a",), {"category": 3}, "category"), (("a",), {"metrics": 3}, "metrics")])
 def test_h01_errors_fit_both_functions(make, args, kwargs, word):
     """What was wrong is named, and no function that was not called."""

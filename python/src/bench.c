@@ -464,7 +464,8 @@ static PyObject *measured(Profiler *profiler)
     enigma_profile_get_counts(profile, &counts);
     PyObject *times = NULL;
     if (counts.dropped != 0 || counts.gpu_unfinished != 0 || counts.gpu_invalid != 0) {
-        PyErr_Format(PyExc_RuntimeError, "not all device times are there: %llu dropped, %llu unfinished, %llu not valid",
+        PyErr_Format(PyExc_RuntimeError,
+                     "not all device times are there: %llu dropped, %llu unfinished, %llu not valid",
                      (unsigned long long)counts.dropped, (unsigned long long)counts.gpu_unfinished,
                      (unsigned long long)counts.gpu_invalid);
     } else {
@@ -536,16 +537,20 @@ static PyObject *benchmark(PyObject *module, PyObject *args, PyObject *kwargs)
     return result;
 }
 
-PyDoc_STRVAR(
-    callable_doc,
-    "benchmark($module, /, fn, *, repeat=100, warmup=10, flops=None, bytes_moved=None, attach='cuda')\n--\n\n"
-    "Times what one call of fn launches on the device and returns a KernelBenchmark named after fn.\n\n"
-    "warmup calls come first; then exactly repeat ones under a profiler of its own with that attach. A run's time is the\n"
-    "sum of the device times of all kernels, copies and fills that it launched. flops and bytes_moved are per call of fn.\n"
-    "attach=None times dispatches of enigma's own runtimes alone. The profiler that is active sees nothing of the timed runs.\n\n"
-    "ValueError if repeat < 1 or warmup < 0, and for flops or bytes_moved that is negative or not finite; TypeError for\n"
-    "what is no int and no callable; RuntimeError when attaching is not possible, a run launched nothing, or a device time\n"
-    "is missing. What fn raises ends it.");
+PyDoc_STRVAR(callable_doc,
+             "benchmark($module, /, fn, *, repeat=100, warmup=10, flops=None, bytes_moved=None, attach='cuda')\n--\n\n"
+             "Times what one call of fn launches on the device and returns a KernelBenchmark named after fn.\n\n"
+             "warmup calls come first; then exactly repeat ones under a profiler of its own with that attach. A run's "
+             "time is the\n"
+             "sum of the device times of all kernels, copies and fills that it launched. flops and bytes_moved are per "
+             "call of fn.\n"
+             "attach=None times dispatches of enigma's own runtimes alone. The profiler that is active sees nothing of "
+             "the timed runs.\n\n"
+             "ValueError if repeat < 1 or warmup < 0, and for flops or bytes_moved that is negative or not finite; "
+             "TypeError for\n"
+             "what is no int and no callable; RuntimeError when attaching is not possible, a run launched nothing, or "
+             "a device time\n"
+             "is missing. What fn raises ends it.");
 PyDoc_STRVAR(
     benchmark_kernel_doc,
     "benchmark_kernel($module, /, prepared, *, grid, threads, repeat=100, warmup=10, flops=None, "

@@ -23,7 +23,7 @@ typedef struct live_spot {
 #define NOT_ATTACHED UINT64_MAX /* of a note: a profiler is active that attaches to nothing */
 
 static live_spot spots[SPOTS];
-static note notes[NOTES]; /* a context has its own in one of WAYS places */
+static note notes[NOTES];                 /* a context has its own in one of WAYS places */
 static enigma_context_key_fn context_key; /* atomic */
 static eni_mutex spots_lock = ENI_MUTEX_INIT;
 static uint64_t opened;

@@ -57,9 +57,10 @@ int main(void)
         (int (*)(void *, const void *, size_t, int))find(cudart, "cudaMemcpy");
     int (*cuda_memset)(void *, int, size_t) = (int (*)(void *, int, size_t))find(cudart, "cudaMemset");
     int (*create)(void **) = (int (*)(void **))find(cublas, "cublasCreate_v2");
-    int (*sgemm)(void *, int, int, int, int, int, const float *, const float *, int, const float *, int, const float *, float *,
-                 int) = (int (*)(void *, int, int, int, int, int, const float *, const float *, int, const float *, int,
-                                 const float *, float *, int))find(cublas, "cublasSgemm_v2");
+    int (*sgemm)(void *, int, int, int, int, int, const float *, const float *, int, const float *, int, const float *,
+                 float *, int) =
+        (int (*)(void *, int, int, int, int, int, const float *, const float *, int, const float *, int, const float *,
+                 float *, int))find(cublas, "cublasSgemm_v2");
     void *handle, *a, *b;
     const float one = 1.0f, zero = 0.0f;
     if (cuda_malloc(&a, sizeof host) != 0 || cuda_malloc(&b, sizeof host) != 0 || create(&handle) != 0) {
@@ -88,7 +89,8 @@ int main(void)
         ENIGMA_SCOPE("copy out");
         failed |= cuda_memcpy(host, b, sizeof host, DEVICE_TO_HOST);
     }
-    if (failed != 0 || enigma_profiler_stop(profiler) != ENIGMA_OK || enigma_profiler_snapshot(profiler, &profile) != ENIGMA_OK) {
+    if (failed != 0 || enigma_profiler_stop(profiler) != ENIGMA_OK ||
+        enigma_profiler_snapshot(profiler, &profile) != ENIGMA_OK) {
         printf("failed %d: %s\n", failed, enigma_error_message());
         return 1;
     }

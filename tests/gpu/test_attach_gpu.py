@@ -4,6 +4,7 @@ Run by scripts/gpu-check; needs PYTHONPATH to have enigma, and PyTorch (with Tri
 
 import collections
 import functools
+import importlib.util
 import json
 import os
 import statistics
@@ -19,22 +20,15 @@ TICK_US = 0.0325  # of the GPU's clock, 32 ns, and its rounding
 FEW = 10  # launches whose median says nothing
 
 
-PROBE = """
-import importlib, torch
-for module in ("torch", "triton", "cupy"):
-    try:
-        importlib.import_module(module)
-    except ImportError:
-        continue
-    if torch.cuda.is_available():
-        print(module)
-"""
-
-
 @functools.cache
-def usable():
-    """The modules that a child can use on a GPU; this process loads none of them."""
-    return subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True).stdout.split()
+def has_device():
+    """Asked by a child, since this process keeps off CUDA."""
+    code = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def usable(*modules):
+    return has_device() and all(importlib.util.find_spec(module) for module in modules)
 
 
 def run(what, tool):
@@ -49,8 +43,8 @@ def results():
     cache = {}
 
     def get(what, module):
-        if module not in usable():
-            pytest.skip(f"no PyTorch with a CUDA device, or no {module}")
+        if not usable("torch", module):
+            pytest.skip(f"no CUDA device, no PyTorch or no {module}")
         if what not in cache:
             runs = [(run(what, "enigma"), run(what, "torch")) for _ in range(ROUNDS[what])]
             cache[what] = [pair[0] for pair in runs], [pair[1] for pair in runs]
@@ -148,8 +142,8 @@ print(json.dumps([b.calls, b.median_us, statistics.median(pairs)]))
 
 
 def test_benchmark_of_a_callable():
-    if "torch" not in usable():
-        pytest.skip("no PyTorch with a CUDA device")
+    if not usable("torch"):
+        pytest.skip("no CUDA device or no PyTorch")
     done = subprocess.run([sys.executable, "-c", BENCHMARK], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     calls, median, expected = json.loads(done.stdout.splitlines()[-1])

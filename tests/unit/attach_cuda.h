@@ -38,7 +38,10 @@ static inline uint32_t enter_call(uint32_t cbid, const char *name)
     return correlation;
 }
 
-static inline void leave_call(uint32_t cbid, uint32_t correlation) { tell_call(cbid, CUPTI_API_EXIT, correlation, NULL, 0); }
+static inline void leave_call(uint32_t cbid, uint32_t correlation)
+{
+    tell_call(cbid, CUPTI_API_EXIT, correlation, NULL, 0);
+}
 
 /* A launching call without more; its correlation. */
 static inline uint32_t call(uint32_t cbid)
@@ -142,7 +145,8 @@ static inline const char *path_of(const enigma_profile *profile, const enigma_ev
     size_t depth = enigma_profile_path_depth(profile, event->path), used = 0;
     enigma_profile_path_names(profile, event->path, names, 32);
     for (size_t i = 0; i < depth; i++) {
-        used += (size_t)snprintf(out + used, 512 - used, "%s%.*s", i == 0 ? "" : "/", (int)names[i].size, names[i].data);
+        used +=
+            (size_t)snprintf(out + used, 512 - used, "%s%.*s", i == 0 ? "" : "/", (int)names[i].size, names[i].data);
     }
     return out;
 }

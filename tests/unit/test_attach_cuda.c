@@ -58,7 +58,8 @@ static void test_kernel(void **state)
 
     enigma_event event;
     assert_int_equal(enigma_profile_event_count(profile), 3);
-    assert_int_equal(find(profile, "forward/gpu_dispatch:void add<float>(float const*, float const*, float*, int)", &event), 1);
+    assert_int_equal(
+        find(profile, "forward/gpu_dispatch:void add<float>(float const*, float const*, float*, int)", &event), 1);
     assert_string_equal(event.name.data, "gpu_dispatch");
     assert_string_equal(event.category.data, "cuda");
     assert_string_equal(event.kernel_name.data, "void add<float>(float const*, float const*, float*, int)");

@@ -28,8 +28,10 @@ static void names_of_functions_lose_what_tells_least(void **state)
     (void)state;
     assert_shown("void ns::add<float>(float const*, int)", 38, "void ns::add<float>(float const*, int)", 38);
     assert_shown("void ns::add<float>(float const*, int)", 37, "ns::add<float>(" DOTS ")", 17);
-    assert_shown("gpu_dispatch:void ns::add<float>(float const*, int)", 40, "gpu_dispatch:ns::add<float>(" DOTS ")", 30);
-    assert_shown("void (anonymous namespace)::k<(int)3>(void (*)(int))", 48, "(anonymous namespace)::k<(int)3>(" DOTS ")", 35);
+    assert_shown("gpu_dispatch:void ns::add<float>(float const*, int)", 40, "gpu_dispatch:ns::add<float>(" DOTS ")",
+                 30);
+    assert_shown("void (anonymous namespace)::k<(int)3>(void (*)(int))", 48,
+                 "(anonymous namespace)::k<(int)3>(" DOTS ")", 35);
     assert_shown("ns::k(int, int, int)", 10, "ns::k(" DOTS ")", 8);
     assert_shown("ns::longest::k(int, int, int)", 12, "ns::l" DOTS "::k(" DOTS ")", 12);
     /* no functions */

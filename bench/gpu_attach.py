@@ -210,7 +210,7 @@ def child(*arguments):
 
 
 def main(rounds):
-    """Exit status: 1 when our own part failed, 77 where nothing can be measured. A tool that is missing has a row that says so."""
+    """Exit status: 1 when our own part failed, 77 where nothing can be measured. A missing tool has a row that says so."""
     ready = "import torch, triton, sys; sys.exit(not torch.cuda.is_available())"
     if subprocess.run([sys.executable, "-c", ready], capture_output=True).returncode:
         print("skipped: no PyTorch with Triton and a CUDA device")

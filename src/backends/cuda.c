@@ -1,11 +1,10 @@
 /* The CUDA backend: finding the driver, the devices, opening one, its facts and its memory. Compiling is in cuda_nvrtc.c and
- * cuda_program.c, kernels, launches and timing in cuda_kernel.c, cuda_launch.c, cuda_timer.c and cuda_events.c. Called by gpu/
+ * cuda_program.c, kernels, launches and timing in cuda_kernel.c, cuda_launch.c, cuda_timer.c, cuda_events.c and cuda_clock.c. Called by gpu/
  * alone, as backend.h says. */
 #include "backends/cuda.h"
 
 #include <assert.h>
 
-#include "base/clock.h"
 #include "base/dynlib.h"
 #include "base/str.h"
 #include "cupti/cupti.h"
@@ -256,6 +255,7 @@ static void set_traits(cuda_device *device, eni_traits *traits)
 static void close_in_context(cuda_device *device)
 {
     eni_cuda_queues_free(device);
+    eni_cuda_clock_close(device);
     eni_cuda_events_close(device);
     if (device->service != NULL) {
         eni_cu.cuStreamDestroy(device->service);
@@ -421,18 +421,7 @@ static void cuda_buffer_free(void *handle)
     ENI_DELETE(buffer);
 }
 
-/* ---- clock ---- */
-
-static enigma_status cuda_clock_pair(void *handle, uint32_t device_index, eni_clock_pair *out)
-{
-    const cuda_device *device = handle;
-    (void)device_index;
-    /* CUPTI or the event timer has put the stamps on the host's clock; what is left is how well. */
-    out->host_ticks = eni_clock_ticks();
-    out->device_ticks = eni_clock_real_ns();
-    out->uncertainty_ns = device->events != NULL ? eni_cuda_events_uncertainty(device) : 1000;
-    return ENIGMA_OK;
-}
+/* ---- stamps ---- */
 
 static void cuda_stamps(void *handle, eni_stamps *out)
 {
@@ -479,5 +468,5 @@ const eni_backend eni_backend_cuda = {
     .stamps = cuda_stamps,
     .stamps_ready = cuda_stamps_ready,
     .release = eni_cuda_release,
-    .clock_pair = cuda_clock_pair,
+    .clock_pair = eni_cuda_clock_pair,
 };

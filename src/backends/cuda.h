@@ -39,6 +39,15 @@ typedef struct cuda_queue {
     cuda_boundary *last; /* end of the last launch, when that was timed by events; else NULL */
 } cuda_queue;
 
+/* CUPTI's stamps against the host's clock. Under gpu/'s clock lock, one thread at a time. */
+typedef struct cuda_clock {
+    cu_stream stream; /* of the markers; NULL: not made yet */
+    cu_module module;
+    cu_function function; /* NULL: cannot be loaded */
+    int64_t offset_ns;    /* host less CUPTI */
+    uint32_t uncertainty_ns;
+} cuda_clock;
+
 struct cuda_device {
     cu_device id;
     uint32_t index;
@@ -49,7 +58,8 @@ struct cuda_device {
     int capability;       /* 90 for 9.0 */
     int threads_per_unit; /* of a multiprocessor; 0: not known */
     int warp;
-    enum cuda_timer timer;
+    enum cuda_timer timer; /* atomic: set once */
+    cuda_clock clock;
     struct cuda_events *events; /* of the event timer; NULL: not used */
 };
 
@@ -140,6 +150,11 @@ void eni_cuda_cupti_mark(cuda_ticket *ticket); /* this thread's launches are the
 void eni_cuda_cupti_bound(void);               /* flushes when very many records are outstanding */
 void eni_cuda_cupti_stamps(cuda_ticket *ticket, eni_stamps *out);
 void eni_cuda_cupti_forget(cuda_ticket *ticket); /* before a ticket is freed */
+
+/* cuda_clock.c */
+enigma_status eni_cuda_clock_pair(void *device, uint32_t device_index, eni_clock_pair *out);
+void eni_cuda_clock_close(cuda_device *device);                              /* in its context */
+enigma_status eni_cuda_load_empty(cu_module *module, cu_function *function); /* likewise */
 
 /* cuda_events.c: by events around the launch, where there is no CUPTI. In the device's context. */
 enigma_status eni_cuda_events_open(cuda_device *device);

@@ -13,10 +13,6 @@
 #define ANCHOR_NS UINT64_C(500000000) /* elapsed times are floats of ms: near in time they are exact to tens of ns */
 enum { CALIBRATION_RUNS = 31, ANCHOR_TRIES = 5 };
 
-/* A kernel that does nothing, in a form that every driver compiles for its device. */
-static const char empty_kernel[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
-                                   ".visible .entry eni_empty()\n{\n\tret;\n}\n";
-
 typedef struct cuda_events {
     eni_mutex lock; /* the pool and the anchor */
     cuda_boundary *pool;
@@ -294,7 +290,7 @@ static bool time_pair(cuda_device *device, cu_function function, bool may_hold, 
                           ? CUDA_SUCCESS
                           : eni_cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, device->service, NULL, NULL);
     bool good = eni_cuda_events_end(device, &queue, &ticket) == ENIGMA_OK && error == CUDA_SUCCESS &&
-                eni_cu.cuStreamSynchronize(device->service) == CUDA_SUCCESS &&
+                eni_cu.cuStreamSynchronize(device->service) == CUDA_SUCCESS && ticket.end != NULL &&
                 elapsed_ns(ticket.start->event, ticket.end->event, &ns);
     eni_cuda_events_forget_last(device, &queue);
     eni_cuda_events_drop(device, &ticket);
@@ -308,8 +304,8 @@ static void calibrate(cuda_device *device)
     cu_function function = NULL;
     int count = 0;
     cuda_events *events = device->events;
-    if (eni_cu.cuModuleLoadDataEx(&events->module, empty_kernel, 0, NULL, NULL) == CUDA_SUCCESS) {
-        eni_cu.cuModuleGetFunction(&function, events->module, "eni_empty");
+    if (eni_cuda_load_empty(&events->module, &function) != ENIGMA_OK) {
+        function = NULL; /* then what a pair around nothing takes is a lower bound */
     }
     time_pair(device, function, false, &times[0]); /* the first one loads code */
     for (int i = 0; i < CALIBRATION_RUNS; i++) {

@@ -79,11 +79,11 @@ static enigma_status choose_timer(cuda_device *device)
         return ENIGMA_OK;
     }
     if (eni_cuda_cupti_start() == ENIGMA_OK) {
-        device->timer = CUDA_TIMER_CUPTI;
+        __atomic_store_n(&device->timer, CUDA_TIMER_CUPTI, __ATOMIC_RELEASE);
         return ENIGMA_OK;
     }
     ENI_TRY(eni_cuda_events_open(device));
-    device->timer = CUDA_TIMER_EVENTS;
+    __atomic_store_n(&device->timer, CUDA_TIMER_EVENTS, __ATOMIC_RELEASE);
     return ENIGMA_OK;
 }
 

@@ -41,6 +41,7 @@ enum fake_setting {
     FAKE_KERNEL_BYTES,    /* size of a kernel record: 216 */
     FAKE_BUFFER_LIMIT,    /* bytes of a buffer that are used at most; 0: all */
     FAKE_NEXT_TIME,       /* enum fake_time, of the next kernel's record, once */
+    FAKE_SKEW_NS,         /* how far the stamps of kernels that ran are off */
     FAKE_FLUSHES,         /* counter */
     FAKE_SUBSCRIBED,      /* whether there is a subscriber */
     FAKE_BUFFERS_OUT,     /* counter: buffers that CUPTI holds */

@@ -89,9 +89,8 @@ static void recorded_dispatches_share_flushes(void **state)
     for (int i = 0; i < 500; i++) {
         assert_ok(enigma_dispatch(prepared, &options));
     }
-    assert_int_equal(fake.get(FAKE_FLUSHES), flushes);
     enigma_profile *profile = sealed(profiler);
-    assert_true(fake.get(FAKE_FLUSHES) - flushes <= 4);
+    assert_true(fake.get(FAKE_FLUSHES) - flushes <= 100); /* the clocks' now and then, and one for all; not one each */
     assert_int_equal(enigma_profile_event_count(profile), 500);
     for (size_t i = 0; i < 500; i++) {
         enigma_event event = event_at(profile, i);
@@ -162,6 +161,33 @@ static void wrong_records_are_no_numbers(void **state)
     assert_ok(enigma_dispatch_timed(prepared, &options, &us));
     assert_true(us == 0.0);
     assert_message("not valid");
+    enigma_prepared_free(prepared);
+}
+
+/* CUPTI converts the device's clock with an error that comes and goes: here far larger than what a busy machine adds. */
+static void stamps_are_put_right_by_markers(void **state)
+{
+    (void)state;
+    static const long skews[] = {0, 20000000, -20000000};
+    enigma_prepared *prepared = prepare_add(3.0f);
+    for (size_t i = 0; i < ENI_COUNT_OF(skews); i++) {
+        fake.set(FAKE_SKEW_NS, skews[i]);
+        enigma_profiler *profiler = recording();
+        const enigma_context context = {.profiler = profiler};
+        enigma_dispatch_options options = sizes(256, 64);
+        options.context = &context;
+        for (int k = 0; k < 10; k++) {
+            assert_ok(enigma_dispatch(prepared, &options));
+        }
+        enigma_profile *profile = sealed(profiler);
+        for (size_t k = 0; k < 10; k++) {
+            enigma_event event = event_at(profile, k);
+            assert_true(event.gpu_start_ns + 5000000 >= event.start_ns);
+            assert_true(event.gpu_end_ns <= event.end_ns + 5000000);
+        }
+        enigma_profile_free(profile);
+    }
+    fake.set(FAKE_SKEW_NS, 0);
     enigma_prepared_free(prepared);
 }
 
@@ -405,6 +431,7 @@ int main(void)
         cmocka_unit_test(recorded_dispatches_share_flushes),
         cmocka_unit_test(work_that_nobody_waits_for_does_not_pile_up),
         cmocka_unit_test(wrong_records_are_no_numbers),
+        cmocka_unit_test(stamps_are_put_right_by_markers),
         cmocka_unit_test(failing_launches_leave_nothing),
         cmocka_unit_test(a_busy_queue_is_asked_by_one_event),
         cmocka_unit_test(launches_are_no_longer_listed_once_released),

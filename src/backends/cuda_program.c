@@ -85,7 +85,9 @@ static enigma_status load_module(cuda_program *program)
         return ENI_NO_MEMORY();
     }
     int options[2] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *values[2] = {log, (void *)(uintptr_t)(LOG_BYTES - 1)};
+    void *values[2] = {log, NULL};
+    const size_t room = LOG_BYTES - 1;
+    memcpy(&values[1], &room, sizeof room); /* a number where pointers lie */
     cu_result error = eni_cu.cuModuleLoadDataEx(&program->module, program->image.data, 2, options, values);
     enigma_status status = error == CUDA_SUCCESS ? ENIGMA_OK : fail_load(error, log);
     eni_free(log, LOG_BYTES);

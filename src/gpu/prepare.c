@@ -191,6 +191,14 @@ enigma_status eni_prepare_instance(enigma_prepared *prepared)
     return status;
 }
 
+/* A driver that refuses an argument does not say of which kernel. */
+static enigma_status bound(const enigma_prepared *prepared, size_t index, enigma_status status)
+{
+    return status == ENIGMA_OK ? status
+                               : ENI_FAIL(status, "kernel %s, argument %zu: %s", prepared->kernel->name.data, index,
+                                          enigma_error_message());
+}
+
 /* Binds a buffer and takes over the reference. */
 static enigma_status bind_buffer(enigma_prepared *prepared, size_t index, enigma_buffer *buffer)
 {
@@ -199,7 +207,7 @@ static enigma_status bind_buffer(enigma_prepared *prepared, size_t index, enigma
     eni_lock(&runtime->lock);
     enigma_status status = runtime->backend->kernel_bind_buffer(prepared->handle, (uint32_t)index, buffer->handle);
     eni_unlock(&runtime->lock);
-    return status;
+    return bound(prepared, index, status);
 }
 
 static enigma_status bind_input(enigma_prepared *prepared, size_t index, const enigma_argument *input)
@@ -211,7 +219,7 @@ static enigma_status bind_input(enigma_prepared *prepared, size_t index, const e
         enigma_status status =
             runtime->backend->kernel_bind_scalar(prepared->handle, (uint32_t)index, input->data, input->size);
         eni_unlock(&runtime->lock);
-        return status;
+        return bound(prepared, index, status);
     }
     if (input->kind == ENIGMA_ARGUMENT_BUFFER) {
         eni_buffer_retain(buffer);

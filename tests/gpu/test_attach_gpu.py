@@ -81,7 +81,8 @@ def medians(runs):
 @CASES
 def test_durations(what, module, results):
     """Each kernel's median within 1 % or one 32 ns tick of what torch.profiler has in one of its processes (they differ from
-    one to the next by about that: addresses are others), the total within 0.5 %."""
+    one to the next by about that: addresses are others), the total within 0.5 % or, where kernels are so short that a tick is
+    more, one tick a launch."""
     ours, theirs = (medians(runs) for runs in results(what, module))
     off, totals = [], [0.0, 0.0]
     for name in ours:
@@ -94,7 +95,8 @@ def test_durations(what, module, results):
     print(f"{what}: {len(ours)} kernels, total {totals[0]:.1f} us, torch {totals[1]:.1f} us "
           f"({100 * (totals[0] / totals[1] - 1):+.2f} %)")
     assert not off, "\n".join(off)
-    assert abs(totals[0] / totals[1] - 1) <= 0.005
+    launches = sum(side[0][1] for side in ours.values())
+    assert abs(totals[0] - totals[1]) <= max(0.005 * totals[1], TICK_US * launches)
 
 
 @CASES

@@ -457,6 +457,18 @@ static PyObject *event_restore(PyObject *module, PyObject *args)
     return event_from_values(py_state_of(module)->event_type, taken);
 }
 
+/* A handle on event number index. */
+static PyObject *event_handle(PyTypeObject *type, Snapshot *snapshot, size_t index)
+{
+    Event *event = PyObject_New(Event, type);
+    if (event == NULL) {
+        return NULL;
+    }
+    event->snapshot = (Snapshot *)Py_NewRef((PyObject *)snapshot);
+    event->index = index;
+    return (PyObject *)event;
+}
+
 PyObject *py_profiler_events(PyObject *op, PyObject *unused)
 {
     (void)unused;
@@ -468,18 +480,86 @@ PyObject *py_profiler_events(PyObject *op, PyObject *unused)
     size_t count = enigma_profile_event_count(snapshot->profile);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list != NULL && i < count; i++) {
-        Event *event = PyObject_New(Event, profiler->state->event_type);
+        PyObject *event = event_handle(profiler->state->event_type, snapshot, i);
         if (event == NULL) {
             Py_CLEAR(list);
             break;
         }
-        event->snapshot = (Snapshot *)Py_NewRef((PyObject *)snapshot);
-        event->index = i;
-        PyList_SET_ITEM(list, (Py_ssize_t)i, (PyObject *)event);
+        PyList_SET_ITEM(list, (Py_ssize_t)i, event);
     }
     Py_DECREF(snapshot);
     return list;
 }
+
+/* ---- One by one ---- */
+
+/* Not collected: a snapshot refers to no object. */
+typedef struct EventIterator {
+    PyObject_HEAD
+    Snapshot *snapshot;
+    PyTypeObject *event_type; /* held */
+    size_t next, count;
+} EventIterator;
+
+PyObject *py_profiler_iter_events(PyObject *op, PyObject *unused)
+{
+    (void)unused;
+    const py_state *state = ((Profiler *)op)->state;
+    Snapshot *snapshot = py_profiler_snapshot((Profiler *)op);
+    EventIterator *self = snapshot == NULL ? NULL : PyObject_New(EventIterator, state->event_iterator_type);
+    if (self == NULL) {
+        Py_XDECREF(snapshot);
+        return NULL;
+    }
+    self->snapshot = snapshot;
+    self->event_type = (PyTypeObject *)Py_NewRef((PyObject *)state->event_type);
+    self->next = 0;
+    self->count = enigma_profile_event_count(snapshot->profile);
+    return (PyObject *)self;
+}
+
+static PyObject *iterator_next(PyObject *op)
+{
+    EventIterator *self = (EventIterator *)op;
+    if (self->next == self->count) {
+        return NULL;
+    }
+    PyObject *event = event_handle(self->event_type, self->snapshot, self->next);
+    self->next += event != NULL;
+    return event;
+}
+
+static PyObject *iterator_length_hint(PyObject *op, PyObject *unused)
+{
+    (void)unused;
+    const EventIterator *self = (const EventIterator *)op;
+    return PyLong_FromSize_t(self->count - self->next);
+}
+
+static void iterator_dealloc(PyObject *op)
+{
+    EventIterator *self = (EventIterator *)op;
+    PyTypeObject *type = Py_TYPE(op);
+    Py_DECREF(self->snapshot);
+    Py_DECREF(self->event_type);
+    PyObject_Free(op);
+    Py_DECREF(type);
+}
+
+static PyMethodDef iterator_methods[] = {{"__length_hint__", iterator_length_hint, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+
+static PyType_Slot iterator_slots[] = {{Py_tp_dealloc, iterator_dealloc},
+                                       {Py_tp_iter, PyObject_SelfIter},
+                                       {Py_tp_iternext, iterator_next},
+                                       {Py_tp_methods, iterator_methods},
+                                       {0, NULL}};
+
+PyType_Spec py_event_iterator_spec = {
+    .name = "enigma._EventIterator",
+    .basicsize = sizeof(EventIterator),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = iterator_slots,
+};
 
 static void event_dealloc(PyObject *op)
 {

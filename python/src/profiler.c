@@ -247,6 +247,10 @@ PyDoc_STRVAR(
     "RuntimeError when capture or attaching is not possible, and OSError when the file cannot be made.");
 
 PyDoc_STRVAR(events_doc, "events($self, /)\n--\n\nThe recorded events, a list of ProfilerEvent in order of ending.");
+PyDoc_STRVAR(iter_events_doc,
+             "iter_events($self, /)\n--\n\n"
+             "An iterator over what events() lists; each ProfilerEvent is made when it is asked for.\n\n"
+             "Of a profiler that is still recording: the events that are finished at the call.");
 PyDoc_STRVAR(key_averages_doc, "key_averages($self, /, *, group_by='name')\n--\n\n"
                                "Aggregate the events into a ProfilerResult.\n\n"
                                "group_by: 'name' or 'call_path'; anything else is a ValueError.");
@@ -260,6 +264,7 @@ static PyMethodDef profiler_methods[] = {
     {"__exit__", (PyCFunction)(void (*)(void))profiler_exit, METH_FASTCALL,
      "End recording for good and wait for what was launched; a second time does nothing."},
     {"events", py_profiler_events, METH_NOARGS, events_doc},
+    {"iter_events", py_profiler_iter_events, METH_NOARGS, iter_events_doc},
     {"key_averages", (PyCFunction)(void (*)(void))py_profiler_key_averages, METH_VARARGS | METH_KEYWORDS,
      key_averages_doc},
     {"tree", py_profiler_tree, METH_NOARGS, tree_doc},

@@ -38,6 +38,7 @@ typedef struct Cell Cell;
     XX(scope_function, 0)                                                                                              \
     XX(cell, 0)                                                                                                        \
     XX(event, 1)                                                                                                       \
+    XX(event_iterator, 0)                                                                                              \
     XX(result, 1)                                                                                                      \
     XX(benchmark, 1)                                                                                                   \
     XX(runtime, 1)                                                                                                     \
@@ -263,8 +264,9 @@ Snapshot *py_profiler_snapshot(Profiler *self);
  * profiler is live. */
 Profiler *py_context_hold(py_state *state, enigma_context *out);
 
-/* Methods of Profiler written elsewhere: events() in event.c, key_averages(*, group_by) and tree() in result.c. */
+/* Methods of Profiler written elsewhere: events() and iter_events() in event.c, key_averages(*, group_by) and tree() in result.c. */
 PyObject *py_profiler_events(PyObject *self, PyObject *unused);
+PyObject *py_profiler_iter_events(PyObject *self, PyObject *unused);
 PyObject *py_profiler_key_averages(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_profiler_tree(PyObject *self, PyObject *unused);
 /* save(path), in export.c. */

@@ -76,6 +76,35 @@ def test_events_is_a_new_list_in_order_of_ending(profiler):
     assert len(profiler.events()) == len(second)
 
 
+def test_iter_events_gives_what_events_lists_one_by_one(profiler):
+    events = profiler.events()
+    iterator = profiler.iter_events()
+    assert iter(iterator) is iterator and iterator.__length_hint__() == len(events)
+    assert next(iterator) == events[0]
+    assert iterator.__length_hint__() == len(events) - 1
+    assert list(iterator) == events[1:]
+    assert next(iterator, None) is None and iterator.__length_hint__() == 0
+
+
+def test_iter_events_outlives_its_profiler_and_sees_what_was_there(clock):
+    with enigma.profile() as profiler:
+        with enigma.scope("early"):
+            clock.advance(1_000)
+        iterator = profiler.iter_events()
+        with enigma.scope("late"):
+            clock.advance(1_000)
+    assert [e.name for e in profiler.iter_events()] == ["early", "late"]
+    del profiler
+    gc.collect()
+    assert [e.name for e in iterator] == ["early"]
+
+
+def test_iter_events_of_an_empty_profile():
+    with enigma.profile() as profiler:
+        pass
+    assert list(profiler.iter_events()) == []
+
+
 def test_handles_are_small(events):
     assert sys.getsizeof(events[0]) <= 48
     assert not gc.is_tracked(events[0])

@@ -77,6 +77,7 @@ property ProfilerRow.call_path tuple
 method ProfilerRow.as_dict(self)
 method ProfilerResult.to_csv(self, path)
 method Profiler.save(self, path)
+method Profiler.iter_events(self)
 function load(path)
 function benchmark(fn, *, repeat=100, warmup=10, flops=None, bytes_moved=None, attach='cuda')
 field ProfilerEvent.thread_id int

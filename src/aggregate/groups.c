@@ -58,57 +58,55 @@ static enigma_status find_node(finder *find, uint32_t index)
     return ENIGMA_OK;
 }
 
-#define STEPS 64 /* how far up an event's parent is looked for among the nodes above its own */
-
-static bool is_above(const eni_node_info *nodes, uint32_t above, uint32_t at)
+static int by_first(const void *a, const void *b)
 {
-    for (int steps = 0; steps < STEPS && at != 0 && at != ENI_NONE; steps++) {
-        at = nodes[at].parent;
-        if (at == above) {
-            return true;
-        }
-    }
-    return false;
+    const eni_node_info *const *x = a, *const *y = b;
+    return ((*x)->first > (*y)->first) - ((*x)->first < (*y)->first);
 }
 
-typedef struct node_count {
-    uint32_t calls, gpu_calls;
-} node_count;
+#define FEW_NODES 16 /* with more events to a node on average it is the nodes that are sorted */
 
-static enigma_status count_events(finder *find, node_count *counts)
+/* The nodes that have events, in order of their first. */
+static size_t list_used(const enigma_profile *profile, const eni_node_info **used)
 {
-    const enigma_profile *profile = find->profile;
-    bool follow = true;
-    for (size_t i = 0; i < profile->event_count; i++) {
-        const eni_event *event = &profile->events[i];
-        node_count *count = &counts[event->node];
-        if (count->calls++ == 0) {
-            ENI_TRY(find_node(find, event->node));
+    size_t count = 0;
+    bool few = profile->node_count < profile->event_count / FEW_NODES;
+    for (size_t i = 0; few && i < profile->node_count; i++) {
+        if (profile->nodes[i].calls > 0) {
+            used[count++] = &profile->nodes[i];
         }
-        count->gpu_calls += event->gpu != ENI_NONE;
-        follow = follow && (event->parent == ENI_NONE ||
-                            is_above(profile->nodes, profile->events[event->parent].node, event->node));
     }
-    find->groups->follow = follow;
-    return ENIGMA_OK;
+    if (few && count > 1) {
+        qsort(used, count, sizeof *used, by_first);
+    }
+    for (size_t i = 0; !few && i < profile->event_count; i++) {
+        const eni_node_info *node = &profile->nodes[profile->events[i].node];
+        if (node->first == i) {
+            used[count++] = node;
+        }
+    }
+    return count;
 }
 
 static enigma_status find_all(finder *find)
 {
     eni_groups *groups = find->groups;
-    size_t size = groups->node_count * sizeof(node_count);
-    node_count *counts = eni_alloc_zero(size);
-    if (counts == NULL) {
+    const enigma_profile *profile = find->profile;
+    const eni_node_info **used = eni_alloc(profile->node_count * sizeof *used);
+    if (used == NULL) {
         return ENI_NO_MEMORY();
     }
-    enigma_status status = count_events(find, counts);
-    for (size_t i = 0; i < groups->node_count && status == ENIGMA_OK; i++) {
-        if (groups->of_node[i] != ENI_NONE) {
-            groups->items[groups->of_node[i]].calls += counts[i].calls;
-            groups->items[groups->of_node[i]].gpu_calls += counts[i].gpu_calls;
+    enigma_status status = ENIGMA_OK;
+    size_t count = list_used(profile, used);
+    for (size_t i = 0; i < count && status == ENIGMA_OK; i++) {
+        uint32_t node = (uint32_t)(used[i] - profile->nodes);
+        status = find_node(find, node);
+        if (status == ENIGMA_OK) {
+            groups->items[groups->of_node[node]].calls += used[i]->calls;
+            groups->items[groups->of_node[node]].gpu_calls += used[i]->gpu_calls;
         }
     }
-    eni_free(counts, size);
+    eni_free(used, profile->node_count * sizeof *used);
     return status;
 }
 
@@ -133,8 +131,8 @@ static bool walk_nodes(const eni_groups *groups, const eni_forest *forest, uint3
 
 static enigma_status find_nested(const enigma_profile *profile, eni_groups *groups)
 {
-    groups->nested = !groups->follow;
-    if (groups->count == 0 || !groups->follow) {
+    groups->nested = !profile->follow;
+    if (groups->count == 0 || !profile->follow) {
         return ENIGMA_OK;
     }
     eni_forest forest;
@@ -341,7 +339,6 @@ enigma_status eni_groups_merge(const enigma_profile *profile, const eni_groups *
     for (size_t i = 0; i < from->node_count && status == ENIGMA_OK; i++) {
         out->of_node[i] = from->of_node[i] == ENI_NONE ? ENI_NONE : moved[from->of_node[i]];
     }
-    out->follow = from->follow;
     if (status == ENIGMA_OK) {
         status = find_nested(profile, out);
     }

@@ -20,7 +20,6 @@ typedef struct eni_groups {
     size_t count, capacity;
     uint32_t *of_node; /* the group of each node, ENI_NONE for nodes without events */
     size_t node_count;
-    bool follow; /* every event lies below one of a node above its own */
     bool nested; /* an event may lie below another of its group */
 } eni_groups;
 

@@ -215,15 +215,9 @@ uint32_t eni_clock_pieces(eni_clock_piece *out, uint32_t capacity)
     return count;
 }
 
-uint64_t eni_clock_convert(const eni_clock_piece *pieces, uint32_t count, uint64_t ticks)
+uint32_t eni_clock_find(const eni_clock_piece *pieces, uint32_t count, uint64_t ticks)
 {
-    if ((ticks & ENI_CLOCK_SCRIPTED_BIT) != 0) {
-        return ticks & ~ENI_CLOCK_SCRIPTED_BIT;
-    }
-    if (count == 0) {
-        return ticks;
-    }
-    uint32_t low = 0, high = count; /* the last piece that starts by ticks, or the first */
+    uint32_t low = 0, high = count;
     while (high - low > 1) {
         uint32_t middle = low + (high - low) / 2;
         if (pieces[middle].ticks <= ticks) {
@@ -232,7 +226,13 @@ uint64_t eni_clock_convert(const eni_clock_piece *pieces, uint32_t count, uint64
             high = middle;
         }
     }
-    return eni_clock_piece_ns(&pieces[low], ticks);
+    return low;
+}
+
+uint64_t eni_clock_convert(const eni_clock_piece *pieces, uint32_t count, uint64_t ticks)
+{
+    uint32_t last = 0;
+    return eni_clock_convert_near(pieces, count, ticks, &last);
 }
 
 /* ---- The scripted clock ---------------------------------------------------------------------------------------------- */

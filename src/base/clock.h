@@ -10,6 +10,7 @@
 #ifndef ENI_BASE_CLOCK_H
 #define ENI_BASE_CLOCK_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
@@ -58,5 +59,37 @@ typedef struct eni_clock_piece {
 uint32_t eni_clock_pieces(eni_clock_piece *out, uint32_t capacity); /* the number there are; newest capacity of them */
 /* Converts with a saved list (count 0: ticks are ns). */
 uint64_t eni_clock_convert(const eni_clock_piece *pieces, uint32_t count, uint64_t ticks);
+
+/* A length of time as a whole number; pieces of a damaged file may hold any rate. */
+static inline uint64_t eni_clock_whole_ns(double ns)
+{
+    return ns >= 0x1p63 ? UINT64_C(1) << 63 : ns > 0 ? (uint64_t)ns : 0;
+}
+
+/* One piece, continued in both directions. Floor, so that it never falls as ticks rise. */
+static inline uint64_t eni_clock_piece_ns(const eni_clock_piece *piece, uint64_t ticks)
+{
+    if (ticks >= piece->ticks) {
+        uint64_t after = eni_clock_whole_ns((double)(ticks - piece->ticks) * piece->ns_per_tick);
+        return after > UINT64_MAX - piece->ns ? UINT64_MAX : piece->ns + after;
+    }
+    uint64_t before = eni_clock_whole_ns(ceil((double)(piece->ticks - ticks) * piece->ns_per_tick));
+    return before >= piece->ns ? 0 : piece->ns - before;
+}
+
+/* The last piece that starts by ticks, or the first; count is not 0. */
+uint32_t eni_clock_find(const eni_clock_piece *pieces, uint32_t count, uint64_t ticks);
+
+/* The same as eni_clock_convert for who asks about one stamp after the other: the piece used last is looked at first. */
+static inline uint64_t eni_clock_convert_near(const eni_clock_piece *pieces, uint32_t count, uint64_t ticks, uint32_t *last)
+{
+    if ((ticks & ENI_CLOCK_SCRIPTED_BIT) != 0 || count == 0) {
+        return ticks & ~ENI_CLOCK_SCRIPTED_BIT;
+    }
+    if (pieces[*last].ticks > ticks || (*last + 1 < count && pieces[*last + 1].ticks <= ticks)) {
+        *last = eni_clock_find(pieces, count, ticks);
+    }
+    return eni_clock_piece_ns(&pieces[*last], ticks);
+}
 
 #endif

@@ -21,20 +21,6 @@ const eni_clock_piece *eni_clock_map_piece(const eni_clock_map *map, uint32_t in
     return chunk == 0 ? &map->first[index] : &map->more[chunk - 1][index % ENI_CLOCK_CHUNK];
 }
 
-/* A length of time as a whole number; pieces of a damaged file may hold any rate. */
-static uint64_t whole_ns(double ns) { return ns >= 0x1p63 ? UINT64_C(1) << 63 : ns > 0 ? (uint64_t)ns : 0; }
-
-/* Floor, so that it never falls as ticks rise. */
-uint64_t eni_clock_piece_ns(const eni_clock_piece *piece, uint64_t ticks)
-{
-    if (ticks >= piece->ticks) {
-        uint64_t after = whole_ns((double)(ticks - piece->ticks) * piece->ns_per_tick);
-        return after > UINT64_MAX - piece->ns ? UINT64_MAX : piece->ns + after;
-    }
-    uint64_t before = whole_ns(ceil((double)(piece->ticks - ticks) * piece->ns_per_tick));
-    return before >= piece->ns ? 0 : piece->ns - before;
-}
-
 /* The last piece at which below() holds; the first piece where there is none. Readers ask about the recent past, so it looks
  * there first. */
 static uint32_t last_piece(const eni_clock_map *map, uint32_t count, bool (*below)(const eni_clock_piece *, uint64_t),

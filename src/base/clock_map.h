@@ -40,7 +40,4 @@ uint64_t eni_clock_map_ticks(const eni_clock_map *map,
                              uint64_t ns); /* not empty; the first tick that maps to ns or later */
 void eni_clock_map_free(eni_clock_map *map);
 
-/* One piece, continued in both directions. */
-uint64_t eni_clock_piece_ns(const eni_clock_piece *piece, uint64_t ticks);
-
 #endif

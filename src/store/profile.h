@@ -39,6 +39,8 @@ typedef struct eni_node_info {
     uint32_t depth, call_depth;      /* names from the root; those of the user's scopes */
     uint32_t runtime;                /* 1: no scope of the user's */
     uint32_t path;                   /* equal for two nodes exactly when their names from the root are equal */
+    uint32_t calls, gpu_calls;       /* its events; those that are GPU work */
+    uint32_t first;                  /* the first of its events, where it has any */
 } eni_node_info;
 
 typedef struct eni_thread_info {
@@ -68,6 +70,7 @@ struct enigma_profile {
     size_t device_count;
     uint64_t start_ns, end_ns; /* earliest and latest stamp, host and GPU; 0 when there are none */
     enigma_counts counts;
+    bool follow; /* every event lies below one of a node above its own, or below none */
 
     struct eni_profile_private *private_; /* streams, arenas */
 };

@@ -1,7 +1,7 @@
 /* Sealing: from an image to the table of events that all readers share. Everything an image says is checked here, once.
  *
  * Steps: find the streams; names, categories, launches, devices; nodes with their labels; records to events in order of
- * ending; parents; GPU work; then what is derived (inclusive GPU time, self time, counts). */
+ * ending; parents and self time; GPU work; then what is derived (inclusive GPU time, counts). */
 #include "store/seal.h"
 
 #include <string.h>
@@ -198,12 +198,6 @@ static enigma_status take_nodes(enigma_profile *profile)
 
 /* ---- records to events ---- */
 
-/* An event in the making: its end, and which record it is. */
-typedef struct draft {
-    uint64_t end_ns;
-    uint32_t thread, record;
-} draft;
-
 static const eni_record *record_at(const eni_thread_streams *thread, size_t index)
 {
     return (const eni_record *)(const void *)thread->records.data + index;
@@ -211,56 +205,98 @@ static const eni_record *record_at(const eni_thread_streams *thread, size_t inde
 
 static size_t record_count(const eni_thread_streams *thread) { return thread->records.size / sizeof(eni_record); }
 
-/* The clock's map as saved. */
+/* The clock's map as saved, and the piece that was used last: stamps come nearly in order. */
 typedef struct clock_map {
     const eni_clock_piece *pieces;
-    uint32_t count;
+    uint32_t count, last;
 } clock_map;
 
 static clock_map clock_map_of(const enigma_profile *profile)
 {
     const eni_span *span = &profile->private_->shared[ENI_STREAM_PIECES];
-    return (clock_map){(const eni_clock_piece *)(const void *)span->data, (uint32_t)(span->size / sizeof(eni_clock_piece))};
+    return (clock_map){(const eni_clock_piece *)(const void *)span->data, (uint32_t)(span->size / sizeof(eni_clock_piece)), 0};
 }
 
-static uint64_t to_ns(clock_map map, uint64_t ticks) { return eni_clock_convert(map.pieces, map.count, ticks); }
-
-/* When a record ended: its own end, or that of a sealed profile; false: still open. */
-static bool record_end(const enigma_profile *profile, clock_map map, const eni_record *record, uint64_t *end_ns)
+static uint64_t to_ns(clock_map *map, uint64_t ticks)
 {
-    uint64_t ticks = record->end != 0 ? record->end : profile->header->end_ticks;
-    if (ticks == 0) {
-        return false;
-    }
-    uint64_t start_ns = to_ns(map, record->start);
-    *end_ns = to_ns(map, ticks);
-    if (*end_ns < start_ns) {
-        *end_ns = start_ns;
-    }
-    return true;
+    return eni_clock_convert_near(map->pieces, map->count, ticks, &map->last);
 }
 
 typedef struct seal_work {
-    draft *drafts;
     size_t count;
+    bool sorted; /* by end, so far */
     uint32_t *stack;
     size_t stack_size, stack_capacity;
     clock_map map;
 } seal_work;
 
-static void draft_put(enigma_profile *profile, seal_work *work, uint32_t thread, uint32_t record)
+/* Event number i is where it stays: what refers to it, and what its node knows. */
+static void settle(enigma_profile *profile, uint32_t i, uint32_t record)
 {
-    uint64_t end_ns;
-    if (record_end(profile, work->map, record_at(&profile->private_->threads[thread], record), &end_ns)) {
-        work->drafts[work->count++] = (draft){end_ns, thread, record};
-    } else {
-        profile->counts.open_scopes++;
+    const eni_event *event = &profile->events[i];
+    eni_node_info *node = &profile->nodes[event->node];
+    profile->private_->threads[event->thread].event_of[record] = i;
+    node->first = node->calls++ == 0 ? i : node->first;
+    node->gpu_calls += event->kind == ENI_KIND_GPU;
+}
+
+static void widen(enigma_profile *profile, uint64_t start_ns, uint64_t end_ns)
+{
+    if (start_ns < profile->start_ns) {
+        profile->start_ns = start_ns;
     }
+    if (end_ns > profile->end_ns) {
+        profile->end_ns = end_ns;
+    }
+}
+
+/* Makes the event of a record, unless it is still open. Its parent is the record's number until parents are known. */
+static enigma_status event_put(enigma_profile *profile, seal_work *work, uint32_t thread, uint32_t index)
+{
+    const eni_thread_streams *streams = &profile->private_->threads[thread];
+    const eni_record *record = record_at(streams, index);
+    uint64_t ticks = record->end != 0 ? record->end : profile->header->end_ticks;
+    if (ticks == 0) {
+        profile->counts.open_scopes++;
+        return ENIGMA_OK;
+    }
+    if (record->node >= profile->node_count || record->category >= profile->category_count || record->kind > ENI_KIND_EVENT ||
+        (record->side != 0 && eni_side_at(streams, record->side) == NULL)) {
+        return DAMAGED(profile, "record", index);
+    }
+    uint64_t start_ns = to_ns(&work->map, record->start), end_ns = to_ns(&work->map, ticks);
+    end_ns = end_ns < start_ns ? start_ns : end_ns;
+    eni_event *event = &profile->events[work->count];
+    *event = (eni_event){.start_ns = start_ns,
+                         .end_ns = end_ns,
+                         .self_ns = end_ns - start_ns,
+                         .node = record->node,
+                         .parent = index,
+                         .thread = thread,
+                         .gpu = ENI_NONE,
+                         .side = record->side,
+                         .kind = record->kind,
+                         .category = record->category,
+                         .flags = (uint8_t)(record->flags | (record->end == 0 ? ENI_RECORD_UNFINISHED : 0))};
+    widen(profile, start_ns, end_ns);
+    work->sorted = work->sorted && (work->count == 0 || event[-1].end_ns <= end_ns);
+    settle(profile, (uint32_t)work->count++, index);
+    return ENIGMA_OK;
+}
+
+static bool stack_push(seal_work *work, uint32_t record)
+{
+    if (work->stack_size == work->stack_capacity &&
+        !eni_grow((void **)&work->stack, &work->stack_capacity, work->stack_size, sizeof *work->stack)) {
+        return false;
+    }
+    work->stack[work->stack_size++] = record;
+    return true;
 }
 
 /* Records lie in order of beginning; an event ends after what is inside it. So a stack of open ones, popped whenever a record
  * comes that is not inside the top, gives the order of ending where end stamps are equal. */
-static enigma_status thread_drafts(enigma_profile *profile, seal_work *work, uint32_t thread)
+static enigma_status thread_events(enigma_profile *profile, seal_work *work, uint32_t thread)
 {
     const eni_thread_streams *streams = &profile->private_->threads[thread];
     size_t count = record_count(streams);
@@ -268,33 +304,40 @@ static enigma_status thread_drafts(enigma_profile *profile, seal_work *work, uin
     for (size_t i = 0; i < count; i++) {
         uint32_t parent = record_at(streams, i)->parent;
         while (work->stack_size > 0 && work->stack[work->stack_size - 1] + 1 != parent) {
-            draft_put(profile, work, thread, work->stack[--work->stack_size]);
+            ENI_TRY(event_put(profile, work, thread, work->stack[--work->stack_size]));
         }
-        if (!eni_grow((void **)&work->stack, &work->stack_capacity, work->stack_size, sizeof *work->stack)) {
+        if (!stack_push(work, (uint32_t)i)) {
             return ENI_NO_MEMORY();
         }
-        work->stack[work->stack_size++] = (uint32_t)i;
     }
     while (work->stack_size > 0) {
-        draft_put(profile, work, thread, work->stack[--work->stack_size]);
+        ENI_TRY(event_put(profile, work, thread, work->stack[--work->stack_size]));
     }
     return ENIGMA_OK;
 }
 
-static bool drafts_sorted(const draft *drafts, size_t count)
+/* ---- order ---- */
+
+/* Which event comes when. */
+typedef struct rank {
+    uint64_t ns;
+    uint32_t event;
+} rank;
+
+static bool ranks_sorted(const rank *ranks, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
-        if (drafts[i].end_ns < drafts[i - 1].end_ns) {
+        if (ranks[i].ns < ranks[i - 1].ns) {
             return false;
         }
     }
     return true;
 }
 
-static void merge(const draft *a, size_t a_count, const draft *b, size_t b_count, draft *out)
+static void merge(const rank *a, size_t a_count, const rank *b, size_t b_count, rank *out)
 {
     while (a_count > 0 && b_count > 0) {
-        if (b->end_ns < a->end_ns) {
+        if (b->ns < a->ns) {
             *out++ = *b++;
             b_count--;
         } else {
@@ -305,56 +348,77 @@ static void merge(const draft *a, size_t a_count, const draft *b, size_t b_count
     memcpy(out, a_count > 0 ? a : b, (a_count + b_count) * sizeof *out);
 }
 
-/* Stable, and linear where the drafts are in order already, as they are for one thread without overlapping tasks. */
-static enigma_status drafts_sort(draft *drafts, size_t count)
+/* Stable, and linear where they are in order already. */
+static enigma_status ranks_sort(rank *ranks, size_t count)
 {
-    if (drafts_sorted(drafts, count)) {
+    if (ranks_sorted(ranks, count)) {
         return ENIGMA_OK;
     }
-    draft *other = eni_alloc(count * sizeof *other);
+    rank *other = eni_alloc(count * sizeof *other);
     if (other == NULL) {
         return ENI_NO_MEMORY();
     }
-    draft *from = drafts;
-    draft *to = other;
+    rank *from = ranks;
+    rank *to = other;
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t at = 0; at < count; at += 2 * width) {
             size_t left = count - at < width ? count - at : width;
             size_t right = count - at - left < width ? count - at - left : width;
             merge(from + at, left, from + at + left, right, to + at);
         }
-        draft *swap = from;
+        rank *swap = from;
         from = to;
         to = swap;
     }
-    if (from != drafts) {
-        memcpy(drafts, from, count * sizeof *drafts);
+    if (from != ranks) {
+        memcpy(ranks, from, count * sizeof *ranks);
     }
     eni_free(other, count * sizeof *other);
     return ENIGMA_OK;
 }
 
-static enigma_status event_from(enigma_profile *profile, clock_map map, const draft *from, uint32_t index)
+/* Moves each event to its place, along the cycles of the permutation. */
+static void permute(eni_event *events, rank *ranks, size_t count)
 {
-    eni_thread_streams *thread = &profile->private_->threads[from->thread];
-    const eni_record *record = record_at(thread, from->record);
-    if (record->node >= profile->node_count || record->category >= profile->category_count || record->kind > ENI_KIND_EVENT ||
-        (record->side != 0 && eni_side_at(thread, record->side) == NULL)) {
-        return DAMAGED(profile, "record", from->record);
+    for (size_t i = 0; i < count; i++) {
+        eni_event first = events[i];
+        size_t at = i;
+        while (ranks[at].event != i) {
+            size_t from = ranks[at].event;
+            events[at] = events[from];
+            ranks[at].event = (uint32_t)at;
+            at = from;
+        }
+        events[at] = first;
+        ranks[at].event = (uint32_t)at;
     }
-    uint64_t start_ns = to_ns(map, record->start);
-    profile->events[index] = (eni_event){.start_ns = start_ns,
-                                         .end_ns = from->end_ns,
-                                         .node = record->node,
-                                         .parent = ENI_NONE,
-                                         .thread = from->thread,
-                                         .gpu = ENI_NONE,
-                                         .side = record->side,
-                                         .kind = record->kind,
-                                         .category = record->category,
-                                         .flags = (uint8_t)(record->flags | (record->end == 0 ? ENI_RECORD_UNFINISHED : 0))};
-    thread->event_of[from->record] = index;
-    return ENIGMA_OK;
+}
+
+/* What one thread recorded is in order, unless tasks overlap. */
+static enigma_status events_sort(enigma_profile *profile, const seal_work *work)
+{
+    if (work->sorted) {
+        return ENIGMA_OK;
+    }
+    rank *ranks = eni_alloc(work->count * sizeof *ranks);
+    if (ranks == NULL) {
+        return ENI_NO_MEMORY();
+    }
+    for (size_t i = 0; i < work->count; i++) {
+        ranks[i] = (rank){profile->events[i].end_ns, (uint32_t)i};
+    }
+    enigma_status status = ranks_sort(ranks, work->count);
+    if (status == ENIGMA_OK) {
+        permute(profile->events, ranks, work->count);
+        for (size_t i = 0; i < profile->node_count; i++) {
+            profile->nodes[i].calls = profile->nodes[i].gpu_calls = 0;
+        }
+        for (size_t i = 0; i < work->count; i++) {
+            settle(profile, (uint32_t)i, profile->events[i].parent);
+        }
+    }
+    eni_free(ranks, work->count * sizeof *ranks);
+    return status;
 }
 
 static enigma_status take_events(enigma_profile *profile, seal_work *work)
@@ -373,23 +437,18 @@ static enigma_status take_events(enigma_profile *profile, seal_work *work)
     if (total >= ENI_NONE) {
         return DAMAGED(profile, "number of records", total);
     }
-    work->drafts = eni_alloc((total + 1) * sizeof *work->drafts);
     profile->events = eni_alloc((total + 1) * sizeof *profile->events);
     profile->event_count = total; /* the room; corrected below */
-    if (work->drafts == NULL || profile->events == NULL) {
+    if (profile->events == NULL) {
         return ENI_NO_MEMORY();
     }
     for (size_t i = 0; i < profile->thread_count; i++) {
-        ENI_TRY(thread_drafts(profile, work, (uint32_t)i));
+        ENI_TRY(thread_events(profile, work, (uint32_t)i));
     }
-    ENI_TRY(drafts_sort(work->drafts, work->count));
-    for (size_t i = 0; i < work->count; i++) {
-        ENI_TRY(event_from(profile, work->map, &work->drafts[i], (uint32_t)i));
-    }
-    return ENIGMA_OK;
+    return events_sort(profile, work);
 }
 
-/* ---- parents ---- */
+/* ---- parents and self time ---- */
 
 /* The thread and record an id stands for; false: none here (an ancestor process's, or nothing). */
 static bool record_of_id(const enigma_profile *profile, uint64_t id, uint32_t *thread, uint32_t *record)
@@ -429,59 +488,46 @@ static bool enclosing(const enigma_profile *profile, uint32_t *thread, uint32_t 
     return false;
 }
 
+/* A record and its event. */
+typedef struct place {
+    uint32_t thread, record, event;
+} place;
+
 /* The nearest enclosing event; open records in between are passed over. Bounded, since a hostile image may go in circles. */
-static uint32_t parent_event(const enigma_profile *profile, uint32_t thread, uint32_t record)
+static bool parent_of(const enigma_profile *profile, const place *from, place *out)
 {
-    for (uint32_t steps = 0; steps < 64 && enclosing(profile, &thread, &record); steps++) {
-        uint32_t event = profile->private_->threads[thread].event_of[record];
-        if (event != ENI_NONE) {
-            return event;
+    *out = *from;
+    for (uint32_t steps = 0; steps < 64 && enclosing(profile, &out->thread, &out->record); steps++) {
+        out->event = profile->private_->threads[out->thread].event_of[out->record];
+        if (out->event != ENI_NONE) {
+            return true;
         }
     }
-    return ENI_NONE;
+    return false;
 }
 
 /* An order in which every parent comes before its children: by start, then thread, then record. Records that a recorder wrote
  * have it; in a hostile image it excludes circles. */
-static bool comes_before(const enigma_profile *profile, const seal_work *work, uint32_t parent, uint32_t child)
+static bool comes_before(const enigma_profile *profile, const place *parent, const place *child)
 {
-    const eni_event *above = &profile->events[parent];
-    const eni_event *event = &profile->events[child];
-    if (above->start_ns != event->start_ns) {
-        return above->start_ns < event->start_ns;
+    uint64_t above = profile->events[parent->event].start_ns, start = profile->events[child->event].start_ns;
+    if (above != start) {
+        return above < start;
     }
-    const draft *a = &work->drafts[parent];
-    const draft *b = &work->drafts[child];
-    return a->thread != b->thread ? a->thread < b->thread : a->record < b->record;
+    return parent->thread != child->thread ? parent->thread < child->thread : parent->record < child->record;
 }
 
-static void take_parents(enigma_profile *profile, const seal_work *work)
+#define STEPS 64 /* how far up an event's parent is looked for among the nodes above its own */
+
+static bool is_above(const eni_node_info *nodes, uint32_t above, uint32_t at)
 {
-    for (size_t i = 0; i < work->count; i++) {
-        const draft *from = &work->drafts[i];
-        uint32_t parent = parent_event(profile, from->thread, from->record);
-        if (parent != ENI_NONE && comes_before(profile, work, parent, (uint32_t)i)) {
-            profile->events[i].parent = parent;
+    for (int steps = 0; steps < STEPS && at != 0 && at != ENI_NONE; steps++) {
+        at = nodes[at].parent;
+        if (at == above) {
+            return true;
         }
     }
-}
-
-/* ---- what is derived ---- */
-
-static void add_gpu_time(enigma_profile *profile)
-{
-    for (size_t i = 0; i < profile->gpu_count; i++) {
-        const eni_event *work = &profile->events[profile->gpu[i].event];
-        if (profile->gpu[i].status != ENI_GPU_VALID) {
-            continue;
-        }
-        for (uint32_t at = work->parent; at != ENI_NONE; at = profile->events[at].parent) {
-            eni_event *scope = &profile->events[at];
-            if (eni_event_held(scope, work)) {
-                scope->gpu_ns += work->gpu_ns;
-            }
-        }
-    }
+    return false;
 }
 
 /* Takes the part of a child that no sibling before it covers from its parent's self time. */
@@ -502,22 +548,34 @@ static void cover(enigma_profile *profile, uint64_t *covered_to, uint32_t index)
     }
 }
 
-static bool has_foreign_parents(const enigma_profile *profile)
+/* Parents of a thread's events, and the self time of these: self = duration less the union of the direct children's intervals.
+ * Records lie in order of beginning, so the union grows at its end. */
+static void thread_parents(enigma_profile *profile, uint32_t thread, uint64_t *covered_to, bool *foreign)
 {
-    for (size_t i = 0; i < profile->event_count; i++) {
-        const eni_event *event = &profile->events[i];
-        if (event->parent != ENI_NONE && profile->events[event->parent].thread != event->thread) {
-            return true;
+    const eni_thread_streams *streams = &profile->private_->threads[thread];
+    size_t count = record_count(streams);
+    for (size_t i = 0; i < count; i++) {
+        const place own = {thread, (uint32_t)i, streams->event_of[i]};
+        place parent;
+        if (own.event == ENI_NONE) {
+            continue;
+        }
+        eni_event *event = &profile->events[own.event];
+        event->parent = ENI_NONE;
+        if (parent_of(profile, &own, &parent) && comes_before(profile, &parent, &own)) {
+            event->parent = parent.event;
+            *foreign = *foreign || parent.thread != thread;
+            profile->follow = profile->follow && is_above(profile->nodes, profile->events[parent.event].node, event->node);
+            cover(profile, covered_to, own.event);
         }
     }
-    return false;
 }
 
-/* The events of all threads in the order of their beginning. */
+/* The same where some parent is another thread's: the events of all threads in the order of their beginning. */
 static enigma_status cover_by_start(enigma_profile *profile, uint64_t *covered_to)
 {
     size_t count = 0;
-    draft *order = eni_alloc((profile->event_count + 1) * sizeof *order);
+    rank *order = eni_alloc((profile->event_count + 1) * sizeof *order);
     if (order == NULL) {
         return ENI_NO_MEMORY();
     }
@@ -525,58 +583,53 @@ static enigma_status cover_by_start(enigma_profile *profile, uint64_t *covered_t
         const eni_thread_streams *thread = &profile->private_->threads[i];
         for (size_t k = 0; k < record_count(thread); k++) {
             if (thread->event_of[k] != ENI_NONE) {
-                order[count++] = (draft){profile->events[thread->event_of[k]].start_ns, 0, thread->event_of[k]};
+                order[count++] = (rank){profile->events[thread->event_of[k]].start_ns, thread->event_of[k]};
             }
         }
     }
-    enigma_status status = drafts_sort(order, count);
+    for (size_t i = 0; i < profile->event_count; i++) {
+        profile->events[i].self_ns = eni_event_duration_ns(&profile->events[i]);
+        covered_to[i] = 0;
+    }
+    enigma_status status = ranks_sort(order, count);
     for (size_t i = 0; i < count && status == ENIGMA_OK; i++) {
-        cover(profile, covered_to, order[i].record);
+        cover(profile, covered_to, order[i].event);
     }
     eni_free(order, (profile->event_count + 1) * sizeof *order);
     return status;
 }
 
-/* Records lie in order of beginning, so where all children are of their parent's thread they come in order already. */
-static void cover_by_record(enigma_profile *profile, uint64_t *covered_to)
+static enigma_status take_parents(enigma_profile *profile)
 {
-    for (size_t i = 0; i < profile->thread_count; i++) {
-        const eni_thread_streams *thread = &profile->private_->threads[i];
-        for (size_t k = 0; k < record_count(thread); k++) {
-            if (thread->event_of[k] != ENI_NONE) {
-                cover(profile, covered_to, thread->event_of[k]);
-            }
-        }
-    }
-}
-
-/* self = duration less the union of the direct children's intervals: children come by start, so the union grows at its end. */
-static enigma_status add_self_time(enigma_profile *profile)
-{
+    bool foreign = false;
     uint64_t *covered_to = eni_alloc_zero((profile->event_count + 1) * sizeof *covered_to);
     if (covered_to == NULL) {
         return ENI_NO_MEMORY();
     }
-    for (size_t i = 0; i < profile->event_count; i++) {
-        profile->events[i].self_ns = eni_event_duration_ns(&profile->events[i]);
+    profile->follow = true;
+    for (size_t i = 0; i < profile->thread_count; i++) {
+        thread_parents(profile, (uint32_t)i, covered_to, &foreign);
     }
-    enigma_status status = ENIGMA_OK;
-    if (has_foreign_parents(profile)) {
-        status = cover_by_start(profile, covered_to);
-    } else {
-        cover_by_record(profile, covered_to);
-    }
+    enigma_status status = foreign ? cover_by_start(profile, covered_to) : ENIGMA_OK;
     eni_free(covered_to, (profile->event_count + 1) * sizeof *covered_to);
     return status;
 }
 
-static void widen(enigma_profile *profile, uint64_t start_ns, uint64_t end_ns)
+/* ---- what is derived ---- */
+
+static void add_gpu_time(enigma_profile *profile)
 {
-    if (start_ns < profile->start_ns) {
-        profile->start_ns = start_ns;
-    }
-    if (end_ns > profile->end_ns) {
-        profile->end_ns = end_ns;
+    for (size_t i = 0; i < profile->gpu_count; i++) {
+        const eni_event *work = &profile->events[profile->gpu[i].event];
+        if (profile->gpu[i].status != ENI_GPU_VALID) {
+            continue;
+        }
+        for (uint32_t at = work->parent; at != ENI_NONE; at = profile->events[at].parent) {
+            eni_event *scope = &profile->events[at];
+            if (eni_event_held(scope, work)) {
+                scope->gpu_ns += work->gpu_ns;
+            }
+        }
     }
 }
 
@@ -586,10 +639,6 @@ static void add_counts(enigma_profile *profile)
     counts->events = profile->event_count;
     counts->dropped = profile->header->dropped;
     counts->gpu_events = profile->gpu_count;
-    profile->start_ns = profile->event_count > 0 ? UINT64_MAX : 0; /* a stamp may be 0 */
-    for (size_t i = 0; i < profile->event_count; i++) {
-        widen(profile, profile->events[i].start_ns, profile->events[i].end_ns);
-    }
     for (size_t i = 0; i < profile->gpu_count; i++) {
         const eni_gpu_event *gpu = &profile->gpu[i];
         counts->gpu_unfinished += gpu->status == ENI_GPU_PENDING;
@@ -626,18 +675,17 @@ static void fit_events(enigma_profile *profile, size_t count)
 
 static enigma_status seal_events(enigma_profile *profile)
 {
-    seal_work work = {.map = clock_map_of(profile)};
-    size_t room = 0;
+    seal_work work = {.sorted = true, .map = clock_map_of(profile)};
+    profile->start_ns = UINT64_MAX; /* a stamp may be 0 */
     enigma_status status = take_events(profile, &work);
-    room = profile->event_count;
-    if (status == ENIGMA_OK) {
-        take_parents(profile, &work);
-        fit_events(profile, work.count);
-        status = profile->event_count == work.count ? ENIGMA_OK : ENI_NO_MEMORY();
-    }
-    eni_free(work.drafts, (room + 1) * sizeof *work.drafts);
     eni_free(work.stack, work.stack_capacity * sizeof *work.stack);
-    return status;
+    ENI_TRY(status);
+    fit_events(profile, work.count);
+    if (profile->event_count != work.count) {
+        return ENI_NO_MEMORY();
+    }
+    profile->start_ns = work.count > 0 ? profile->start_ns : 0;
+    return take_parents(profile);
 }
 
 /* Pieces that a clock can have: in order, and with a rate. */
@@ -665,7 +713,6 @@ static enigma_status seal(enigma_profile *profile)
     ENI_TRY(seal_events(profile));
     ENI_TRY(eni_seal_gpu(profile));
     add_gpu_time(profile);
-    ENI_TRY(add_self_time(profile));
     add_counts(profile);
     return ENIGMA_OK;
 }

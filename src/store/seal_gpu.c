@@ -174,15 +174,15 @@ static enigma_status gpu_from(enigma_profile *profile, const device_map *maps, u
 static enigma_status take_gpu(enigma_profile *profile, const device_map *maps)
 {
     size_t count = 0;
-    for (size_t i = 0; i < profile->event_count; i++) {
-        count += profile->events[i].kind == ENI_KIND_GPU;
+    for (size_t i = 0; i < profile->node_count; i++) {
+        count += profile->nodes[i].gpu_calls;
     }
     profile->private_->gpu_capacity = count + 1;
     profile->gpu = eni_alloc((count + 1) * sizeof *profile->gpu);
     if (profile->gpu == NULL) {
         return ENI_NO_MEMORY();
     }
-    for (size_t i = 0; i < profile->event_count; i++) {
+    for (size_t i = 0; profile->gpu_count < count; i++) {
         if (profile->events[i].kind == ENI_KIND_GPU) {
             ENI_TRY(gpu_from(profile, maps, (uint32_t)i));
         }

@@ -31,6 +31,9 @@ static void fake_node(fake *f, const char *name, const char *kernel, uint32_t pa
         f->nodes[index].kernel = text(kernel);
     }
     if (index > 0) {
+        f->nodes[index].calls = 1;
+        f->nodes[index].first = (uint32_t)f->profile.event_count;
+        f->profile.follow = true;
         f->events[f->profile.event_count++] =
             (eni_event){.end_ns = 10, .node = index, .parent = ENI_NONE, .gpu = ENI_NONE};
     }

@@ -27,7 +27,11 @@ static enigma_status append(eni_metric_table *table, uint32_t group, enigma_text
         return ENI_NO_MEMORY();
     }
     uint32_t slot = (uint32_t)table->count++;
-    table->totals[slot] = (eni_metric_total){key, key_id, NONE, {0.0, 0.0}};
+    uint32_t drives = 0;
+    for (uint32_t rate = 0; rate < ENI_RATE_COUNT; rate++) {
+        drives |= (uint32_t)(key_id == table->rate_keys[rate]) << rate;
+    }
+    table->totals[slot] = (eni_metric_total){key, key_id, NONE, 0, drives, {0.0, 0.0}};
     struct eni_metric_chain *chain = &table->chains[group];
     if (chain->last == NONE) {
         chain->first = slot;
@@ -77,33 +81,36 @@ static enigma_status find_total(eni_metric_table *table, const enigma_profile *p
     return ENIGMA_OK;
 }
 
-static enigma_status add_one(eni_metric_table *table, const enigma_profile *profile, uint32_t group,
-                             const eni_metric_entry *entry, uint32_t key_id)
+/* The total of a metric that is not the one expected. */
+static enigma_status look_for(eni_metric_table *table, const enigma_profile *profile, uint32_t group, uint32_t name,
+                              uint32_t *slot)
 {
-    struct eni_metric_chain *chain = &table->chains[group];
-    uint32_t slot = chain->next;
-    if (slot == NONE || table->totals[slot].key_id != key_id) {
-        ENI_TRY(find_total(table, profile, group, entry->key, key_id, &slot));
+    const struct eni_metric_recent *recent = &table->recent[name % ENI_METRIC_RECENT];
+    uint32_t key_id = recent->key_id;
+    if (recent->name != name || name == 0) {
+        ENI_TRY(look_up(table, profile, name, &key_id));
     }
-    eni_metric_total *total = &table->totals[slot];
-    eni_sum_add(&total->sum, entry->value);
-    chain->next = total->next == NONE ? chain->first : total->next;
+    if (*slot == NONE || table->totals[*slot].key_id != key_id) {
+        ENI_TRY(find_total(table, profile, group, name, key_id, slot));
+    }
+    table->totals[*slot].name = name;
     return ENIGMA_OK;
 }
 
+/* Events of a group mostly carry what the one before carried, so the next total of the chain is most often the right one. */
 static enigma_status add_run(eni_metric_table *table, const enigma_profile *profile, uint32_t group,
                              const eni_metric_entry *entries, size_t count, uint32_t *carried)
 {
+    struct eni_metric_chain *chain = &table->chains[group];
     for (size_t i = 0; i < count; i++) {
-        const struct eni_metric_recent *recent = &table->recent[entries[i].key % ENI_METRIC_RECENT];
-        uint32_t key_id = recent->key_id;
-        if (ENI_UNLIKELY(recent->name != entries[i].key || recent->name == 0)) {
-            ENI_TRY(look_up(table, profile, entries[i].key, &key_id));
+        uint32_t slot = chain->next, name = entries[i].key;
+        if (ENI_UNLIKELY(slot == NONE || table->totals[slot].name != name || name == 0)) {
+            ENI_TRY(look_for(table, profile, group, name, &slot));
         }
-        for (uint32_t rate = 0; rate < ENI_RATE_COUNT; rate++) {
-            *carried |= (uint32_t)(key_id == table->rate_keys[rate]) << rate;
-        }
-        ENI_TRY(add_one(table, profile, group, &entries[i], key_id));
+        eni_metric_total *total = &table->totals[slot];
+        eni_sum_add(&total->sum, entries[i].value);
+        *carried |= total->drives;
+        chain->next = total->next == NONE ? chain->first : total->next;
     }
     return ENIGMA_OK;
 }

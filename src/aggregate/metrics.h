@@ -12,6 +12,8 @@ typedef struct eni_metric_total {
     enigma_text key;
     uint32_t key_id; /* equal for equal keys */
     uint32_t next;   /* the next of the same group, UINT32_MAX: none */
+    uint32_t name;   /* the number under which it was found last, 0: none */
+    uint32_t drives; /* a bit for the rate that it drives */
     eni_sum sum;
 } eni_metric_total;
 

@@ -153,7 +153,15 @@ static const eni_side_block *next_block(const enigma_profile *profile, const eni
 const eni_metric_entry *eni_profile_next_metrics(const enigma_profile *profile, const eni_event *event, eni_cursor *cursor,
                                                  size_t *count)
 {
-    const eni_side_block *block;
+    const eni_side_block *block = NULL;
+    if (!cursor->started && event->side != 0) { /* most have one block */
+        block = eni_side_at(&profile->private_->threads[event->thread], event->side);
+        if (block != NULL && block->next == 0) {
+            cursor->started = 1;
+            *count = block->metrics;
+            return block->metrics == 0 ? NULL : eni_side_metrics(block);
+        }
+    }
     while (event->side != 0 && (block = next_block(profile, event, cursor)) != NULL) {
         if (block->metrics != 0) {
             *count = block->metrics;

@@ -42,6 +42,7 @@ def make_loops(noop):
     times = range(COUNT)
     reused = scope("a")
     metrics = {"flops": 1.0}
+    two = {"flops": 1e6, "bytes": 4e6}
 
     @scope("a")
     def decorated():
@@ -79,6 +80,11 @@ def make_loops(noop):
             with record_function("a"):
                 pass
 
+    def counted():
+        for _ in times:
+            with scope("a", metrics=two):
+                pass
+
     def keywords():
         for _ in times:
             with scope("a", metrics=metrics, layer=3):
@@ -97,6 +103,7 @@ def make_loops(noop):
         "scope, reused": again,
         "scope, depth 8": nested,
         "record_function": python,
+        "scope, two metrics": counted,
         "scope, metrics and metadata": keywords,
         "decorated call": call,
         "plain call": call_plain,

@@ -16,10 +16,14 @@ void py_arena_init(py_arena *arena)
     arena->blocks = NULL;
     arena->used = 0;
     arena->nodes = 0;
+    arena->held_count = 0;
 }
 
 void py_arena_free(py_arena *arena)
 {
+    while (arena->held_count > 0) {
+        Py_DECREF(arena->held[--arena->held_count]);
+    }
     while (arena->blocks) {
         py_arena_block *next = arena->blocks->next;
         PyMem_Free(arena->blocks);
@@ -177,22 +181,48 @@ int py_number(PyObject *value, const char *what, PyObject *key, double *out)
     return -1;
 }
 
-static int metric_of(py_arena *arena, PyObject *key, PyObject *value, enigma_metric *out)
+/* A key as a text with a NUL at its end. */
+static int key_of(py_arena *arena, PyObject *key, enigma_text *out)
 {
-    enigma_text text;
+    if (PyUnicode_CheckExact(key) && PyUnicode_IS_COMPACT_ASCII(key) && arena->held_count < PY_ARENA_HELD) {
+        arena->held[arena->held_count++] = Py_NewRef(key);
+        *out = (enigma_text){(const char *)PyUnicode_1BYTE_DATA(key), (size_t)PyUnicode_GET_LENGTH(key)};
+        return 0;
+    }
     if (!PyUnicode_Check(key)) {
         PyErr_Format(PyExc_TypeError, "metrics keys must be str, not %.200s (%R)", Py_TYPE(key)->tp_name, key);
         return -1;
     }
-    if (py_number(value, "metrics", key, &out->value) || py_text_copy(arena, key, &text)) {
+    return py_text_copy(arena, key, out);
+}
+
+static int put_metric(py_arena *arena, PyObject *key, double value, enigma_metric *out)
+{
+    enigma_text text;
+    if (key_of(arena, key, &text)) {
         return -1;
     }
     if (strlen(text.data) != text.size) {
         PyErr_Format(PyExc_ValueError, "metrics keys must not contain a NUL (%R)", key);
         return -1;
     }
-    out->key = text.data;
+    *out = (enigma_metric){text.data, value};
     return 0;
+}
+
+/* The leading entries, at most size, whose conversion runs no code, so that the dict cannot change under us; -1 with an exception. */
+static Py_ssize_t plain_metrics(py_arena *arena, PyObject *dict, Py_ssize_t size, enigma_metric *list)
+{
+    Py_ssize_t position = 0, count = 0;
+    PyObject *key, *value;
+    while (count < size && PyDict_Next(dict, &position, &key, &value) && PyUnicode_CheckExact(key) &&
+           (PyFloat_CheckExact(value) || PyLong_CheckExact(value))) {
+        if (put_metric(arena, key, 0.0, &list[count]) || py_number(value, "metrics", key, &list[count].value)) {
+            return -1;
+        }
+        count++;
+    }
+    return count;
 }
 
 /* The entries of a dict that nobody changes meanwhile. */
@@ -201,24 +231,30 @@ static int metrics_of(py_arena *arena, PyObject *dict, enigma_metric *list)
     Py_ssize_t position = 0;
     PyObject *key, *value;
     for (; PyDict_Next(dict, &position, &key, &value); list++) {
-        if (metric_of(arena, key, value, list)) {
+        double number = 0.0;
+        if (PyUnicode_Check(key) && py_number(value, "metrics", key, &number)) {
+            return -1;
+        }
+        if (put_metric(arena, key, number, list)) {
             return -1;
         }
     }
     return 0;
 }
 
-/* Whether converting the entries runs no code, so that the dict cannot change under us. */
-static bool plain_metrics(PyObject *dict)
+/* A dict as it is now, whatever its values do meanwhile. */
+static int other_metrics(py_arena *arena, PyObject *dict, const enigma_metric **out, size_t *count)
 {
-    Py_ssize_t position = 0;
-    PyObject *key, *value;
-    while (PyDict_Next(dict, &position, &key, &value)) {
-        if (!PyUnicode_CheckExact(key) || !(PyFloat_CheckExact(value) || PyLong_CheckExact(value))) {
-            return false;
-        }
+    PyObject *copy = PyDict_Copy(dict);
+    size_t size = copy ? (size_t)PyDict_GET_SIZE(copy) : 0;
+    enigma_metric *list = copy ? py_arena_alloc(arena, size * sizeof *list) : NULL;
+    int status = list ? metrics_of(arena, copy, list) : -1;
+    Py_XDECREF(copy);
+    if (status == 0) {
+        *out = list;
+        *count = size;
     }
-    return true;
+    return status;
 }
 
 int py_metrics(py_arena *arena, PyObject *dict, const enigma_metric **out, size_t *count)
@@ -228,19 +264,15 @@ int py_metrics(py_arena *arena, PyObject *dict, const enigma_metric **out, size_
     if (!dict || dict == Py_None) {
         return 0;
     }
-    PyObject *copy = plain_metrics(dict) ? Py_NewRef(dict) : PyDict_Copy(dict);
-    if (!copy) {
-        return -1;
-    }
-    Py_ssize_t size = PyDict_GET_SIZE(copy);
+    Py_ssize_t size = PyDict_GET_SIZE(dict);
     enigma_metric *list = py_arena_alloc(arena, (size_t)size * sizeof *list);
-    int status = list ? metrics_of(arena, copy, list) : -1;
-    Py_DECREF(copy);
-    if (status == 0) {
-        *out = list;
-        *count = (size_t)size;
+    Py_ssize_t plain = list ? plain_metrics(arena, dict, size, list) : -1;
+    if (plain < size) {
+        return plain < 0 ? -1 : other_metrics(arena, dict, out, count);
     }
-    return status;
+    *out = list;
+    *count = (size_t)size;
+    return 0;
 }
 
 /* ---- Metadata ---------------------------------------------------------------------------------------------------------- */

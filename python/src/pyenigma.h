@@ -174,10 +174,13 @@ void py_gil_give(py_gil *gil);
 /* ---- From Python (convert.c) ------------------------------------------------------------------------------------------ */
 
 /* Memory for what goes into one call of the library: freed as a whole, small ones without malloc. */
+#define PY_ARENA_HELD 4
 typedef struct py_arena {
     struct py_arena_block *blocks;
     size_t used;
     size_t nodes; /* values converted so far */
+    PyObject *held[PY_ARENA_HELD]; /* strs whose text is lent */
+    size_t held_count;
     union {
         char bytes[768];
         max_align_t align;
@@ -197,7 +200,7 @@ int py_text_copy(py_arena *arena, PyObject *str, enigma_text *out);
  * unless it is NULL, the key: "metrics['flops'] must be a real number, not str". Runs any code. */
 int py_number(PyObject *value, const char *what, PyObject *key, double *out);
 
-/* The entries of a dict of metrics, keys copied; None or NULL gives none. TypeError that names the key for a value that is no
+/* The entries of a dict of metrics, keys copied or held; None or NULL gives none. TypeError that names the key for a value that is no
  * real number and for a key that is no str. Runs any code. */
 int py_metrics(py_arena *arena, PyObject *dict, const enigma_metric **out, size_t *count);
 

@@ -35,6 +35,17 @@ def timed(function, *args):
     return taken
 
 
+def measure_once(prof, take):
+    take("first look: seals, first event", lambda: next(prof.iter_events()))
+    take("first event", lambda: next(prof.iter_events()))
+    take("iter_events(), all", lambda: drain(prof.iter_events()))
+    take("events()", prof.events)
+    events = prof.events()
+    take("one field of each", lambda: sum(event.duration_us for event in events))
+    take("key_averages()", prof.key_averages)
+    take("tree()", prof.tree)
+
+
 def measure():
     samples = {}
 
@@ -42,15 +53,7 @@ def measure():
         samples.setdefault(name, []).append(timed(function, *args))
 
     for _ in range(ROUNDS):
-        prof = record()
-        take("first look: seals, first event", lambda: next(prof.iter_events()))
-        take("first event", lambda: next(prof.iter_events()))
-        take("iter_events(), all", lambda: drain(prof.iter_events()))
-        take("events()", prof.events)
-        events = prof.events()
-        take("one field of each", lambda: sum(event.duration_us for event in events))
-        take("key_averages()", prof.key_averages)
-        take("tree()", prof.tree)
+        measure_once(record(), take)
     return {name: statistics.median(taken) for name, taken in samples.items()}
 
 

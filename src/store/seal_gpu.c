@@ -86,8 +86,9 @@ static uint64_t map_ns(const device_map *map, uint64_t ticks)
         rate = ticks >= from->ticks && at + 1 < map->count ? slope(map, &map->pairs[a], &map->pairs[a + 1])
                                                            : slope(map, &map->pairs[0], &map->pairs[map->count - 1]);
     }
-    int64_t ahead = llround((double)(int64_t)(ticks - from->ticks) * rate);
-    return ahead < 0 && (uint64_t)-ahead > from->ns ? 0 : from->ns + (uint64_t)ahead; /* never before the host's 0 */
+    double ahead = (double)(int64_t)(ticks - from->ticks) * rate;
+    ahead = ahead > LONGEST_NS ? LONGEST_NS : ahead < -LONGEST_NS ? -LONGEST_NS : ahead; /* a file may say anything */
+    return ahead < -(double)from->ns ? 0 : from->ns + (uint64_t)llround(ahead);          /* never before the host's 0 */
 }
 
 /* The stamp that a counter of this width stands for, nearest to what the host time of the launch makes likely. */

@@ -223,7 +223,7 @@ static void *record_for_ever(void *arg)
 static void bound_child(void)
 {
     const struct rlimit no_core = {0, 0};
-    const struct rlimit most = {(rlim_t)1 << 28, (rlim_t)1 << 28};
+    const struct rlimit most = {(rlim_t)1 << 26, (rlim_t)1 << 26};
     setrlimit(RLIMIT_CORE, &no_core);
     setrlimit(RLIMIT_FSIZE, &most);
     signal(SIGXFSZ, SIG_IGN);

@@ -281,8 +281,6 @@ uint32_t eni_journal_node(eni_journal *journal, const eni_node *node)
 
 /* ---- fields ---- */
 
-static size_t text_room(size_t size) { return (size + 1 + 7) & ~(size_t)7; }
-
 size_t eni_fields_size(const enigma_field *fields, size_t count, uint32_t depth)
 {
     size_t size = 0;
@@ -290,10 +288,10 @@ size_t eni_fields_size(const enigma_field *fields, size_t count, uint32_t depth)
         const enigma_value *value = &fields[i].value;
         size += sizeof(eni_field_entry);
         if (value->type == ENIGMA_TEXT) {
-            size += text_room(eni_text_in(value->as.text).size);
+            size += eni_text_room(eni_text_in(value->as.text).size);
         } else if (value->type >= ENIGMA_LIST && value->type <= ENIGMA_DICT) {
             size += depth < ENI_FIELD_DEPTH ? eni_fields_size(value->as.items.data, value->as.items.count, depth + 1)
-                                            : text_room(3);
+                                            : eni_text_room(3);
         }
     }
     return size;
@@ -303,11 +301,11 @@ static char *encode_text(char *at, eni_field_entry *entry, enigma_text text)
 {
     entry->type = ENIGMA_TEXT;
     entry->payload = text.size;
-    memset(at, 0, text_room(text.size));
+    memset(at, 0, eni_text_room(text.size));
     if (text.size != 0) {
         memcpy(at, text.data, text.size);
     }
-    return at + text_room(text.size);
+    return at + eni_text_room(text.size);
 }
 
 char *eni_fields_encode(char *at, const enigma_field *fields, size_t count, uint32_t depth, eni_key_fn intern_key, void *user)

@@ -105,6 +105,9 @@ typedef struct eni_field_entry { /* 16 bytes */
 } eni_field_entry;
 #define ENI_FIELD_DEPTH 32
 
+/* What the bytes of a TEXT take: at least one zero after them, up to a multiple of 8. */
+static inline uint64_t eni_text_room(uint64_t size) { return (size + 1 + 7) & ~(uint64_t)7; }
+
 enum eni_gpu_status {
     ENI_GPU_PENDING = 0,     /* not complete yet; in a sealed profile: unfinished */
     ENI_GPU_VALID = 1,

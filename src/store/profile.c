@@ -69,8 +69,6 @@ const eni_field_entry *eni_side_fields(const eni_side_block *block)
 
 /* ---- encoded fields ---- */
 
-static size_t text_room(uint64_t size) { return (size_t)((size + 1 + 7) & ~(uint64_t)7); }
-
 const uint8_t *eni_field_check(const enigma_profile *profile, const uint8_t *at, const uint8_t *end, uint32_t depth)
 {
     eni_field_entry entry;
@@ -84,8 +82,8 @@ const uint8_t *eni_field_check(const enigma_profile *profile, const uint8_t *at,
         return NULL;
     }
     if (entry.type == ENIGMA_TEXT) {
-        bool fits = entry.payload < (size_t)(end - at) && text_room(entry.payload) <= (size_t)(end - at);
-        return fits && at[entry.payload] == 0 ? at + text_room(entry.payload) : NULL;
+        bool fits = entry.payload < (size_t)(end - at) && eni_text_room(entry.payload) <= (size_t)(end - at);
+        return fits && at[entry.payload] == 0 ? at + eni_text_room(entry.payload) : NULL;
     }
     if (entry.type >= ENIGMA_LIST) {
         for (uint64_t i = 0; i < entry.payload && at != NULL; i++) {
@@ -108,7 +106,7 @@ const enigma_field *eni_field_decode(const enigma_profile *profile, eni_arena *a
         eni_profile_name(profile, entry.key, &fields[i].key);
         if (entry.type == ENIGMA_TEXT) {
             fields[i].value.as.text = (enigma_text){(const char *)*next, (size_t)entry.payload};
-            *next += text_room(entry.payload);
+            *next += eni_text_room(entry.payload);
         } else if (entry.type >= ENIGMA_LIST) {
             const enigma_field *items = eni_field_decode(profile, arena, *next, (size_t)entry.payload, next);
             if (items == NULL) {
